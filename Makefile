@@ -1,0 +1,20 @@
+# klamm: build, test, check, interop, bench. Every target works from a clean checkout.
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: build test race check interop bench
+
+build:
+	go build -trimpath -ldflags '-s -w' -o bin/klamm ./cmd/klamm
+
+test:
+	go test ./...
+
+race:
+	go test -race ./...
+
+check:
+	@test -z "$$(gofmt -l .)" || { echo "gofmt wants changes in:"; gofmt -l .; exit 1; }
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go test ./internal/arch
+	go mod tidy -diff
