@@ -110,9 +110,7 @@ func (l LeaderAndISR) Clone() LeaderAndISR {
 
 // Equal compares all fields, the ISR as an ordered list.
 func (l LeaderAndISR) Equal(o LeaderAndISR) bool {
-	isr := slices.Equal(l.ISR, o.ISR)
-	l.ISR, o.ISR = nil, nil
-	return isr && l.Leader == o.Leader && l.LeaderEpoch == o.LeaderEpoch && l.Recovery == o.Recovery &&
+	return slices.Equal(l.ISR, o.ISR) && l.Leader == o.Leader && l.LeaderEpoch == o.LeaderEpoch && l.Recovery == o.Recovery &&
 		l.PartitionEpoch == o.PartitionEpoch && l.ControllerEpoch == o.ControllerEpoch
 }
 
