@@ -26,6 +26,7 @@ var allowedImports = map[string][]string{
 	"record":            {"cluster"},
 	"vfs":               {},
 	"wire":              {"cluster"},
+	"wire/wiretest":     {},
 	"config":            {"cluster", "record"},
 	"metadata":          {"cluster", "wire"},
 	"controller":        {"cluster"},
