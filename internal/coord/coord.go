@@ -32,6 +32,10 @@ var (
 	// ErrUnavailable reports that the engine cannot be reached or has no quorum; nothing was applied.
 	ErrUnavailable = errors.New("coordination engine unavailable")
 	ErrClosed      = errors.New("store closed")
+	// ErrInvalidPath reports a path that is not absolute, has an empty element, or is the root where that cannot be written.
+	ErrInvalidPath = errors.New("invalid path")
+	// ErrRecreated reports a Multi that creates a path which it deleted before.
+	ErrRecreated = errors.New("a transaction cannot create a node that it deleted")
 )
 
 // AnyVersion makes Set, Delete and Check accept every data version.
@@ -40,8 +44,10 @@ const AnyVersion int32 = -1
 // Stat describes a node. Czxid and Mzxid are the engine's monotone change ids of the node's creation and last
 // write; Version counts data writes since creation, from 0.
 type Stat struct {
-	Czxid          int64
-	Mzxid          int64
+	Czxid int64
+	Mzxid int64
+	// Ctime is the time of creation by the creator's clock. etcd keeps it only for sequential nodes whose data was not
+	// set since; where it is not kept it is zero.
 	Ctime          time.Time
 	Version        int32
 	EphemeralOwner int64 // session id; 0 for persistent nodes
@@ -64,6 +70,21 @@ const (
 	OpDelete
 	OpCheck // in Multi only: fails with ErrBadVersion or ErrNoNode
 )
+
+// String names the operation.
+func (k OpKind) String() string {
+	switch k {
+	case OpCreate:
+		return "create"
+	case OpSet:
+		return "set"
+	case OpDelete:
+		return "delete"
+	case OpCheck:
+		return "check"
+	}
+	return "unknown operation"
+}
 
 // Op is one write. Build it with Create, CreateEphemeral, CreateSequential, Set, Delete or Check.
 type Op struct {
@@ -128,14 +149,17 @@ type Store interface {
 	// Children lists the names (not paths) of a node's direct children, sorted. ErrNoNode when the parent is absent.
 	Children(ctx context.Context, path string) ([]string, error)
 	// Multi applies all operations atomically or none. When one fails its result has the reason and the others
-	// ErrAborted, and the returned error is that reason. Paths may repeat.
+	// ErrAborted, and the returned error is that reason. A path may repeat: operations see those before them. But a
+	// path cannot be created after it was deleted in the same Multi, and an engine may count several writes of a path
+	// in one Multi as one in its data version.
 	Multi(ctx context.Context, ops ...Op) ([]OpResult, error)
 	// Batch applies operations that are independent of each other: each succeeds or fails alone (results in order), and
 	// each only while the guard (if not nil) holds. Operations on a child may follow the creation of its parent in the
 	// same batch. The returned error is for the call as a whole: ErrFenced when the guard failed, ErrUnknownOutcome,
-	// ErrUnavailable; results up to then may have been applied.
+	// ErrUnavailable; results up to then may have been applied. OpCheck is not for batches.
 	Batch(ctx context.Context, guard *Guard, ops []Op) ([]OpResult, error)
-	// DeleteTree removes a node with everything below it, under the guard. An absent node is no error.
+	// DeleteTree removes a node with everything below it, under the guard. An absent node is no error. Engines that
+	// delete node by node may leave a part of the tree behind when they fail; the node itself always goes last.
 	DeleteTree(ctx context.Context, guard *Guard, path string) error
 	// NewWatcher starts an empty set of watches.
 	NewWatcher() Watcher
