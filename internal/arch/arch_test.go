@@ -37,6 +37,8 @@ var allowedImports = map[string][]string{
 	"coord/notify":      {"cluster", "coord"},
 	"commitlog":         {"cluster", "record", "vfs", "config"},
 	"controller/driver": {"cluster", "controller", "coord", "metadata", "wire"},
+	"group":             {"cluster"},
+	"group/coordinator": {"cluster", "record", "config", "metadata", "commitlog", "replica", "group"},
 	"admin":             {"cluster"},
 	"admin/console":     {"admin", "cluster"},
 	"replica":           {"cluster", "record", "wire", "metadata", "commitlog", "config"},
@@ -48,6 +50,7 @@ var allowedImports = map[string][]string{
 // forbiddenStd lists standard packages that pure packages must not touch.
 var forbiddenStd = map[string][]string{
 	"controller": {"net", "os", "time", "sync", "math/rand", "math/rand/v2", "context", "log/slog", "log", "io", "crypto/rand"},
+	"group":      {"net", "os", "time", "sync", "math/rand", "math/rand/v2", "context", "log/slog", "log", "crypto/rand"},
 	"cluster":    {"net", "os", "time", "sync", "context", "log/slog", "log"},
 	"record":     {"net", "os", "context", "log/slog", "log"},
 	"api":        {"net"},

@@ -1,0 +1,182 @@
+package group
+
+import (
+	"fmt"
+
+	"klamm/internal/cluster"
+)
+
+// Config holds the coordinator's settings by Kafka's names.
+type Config struct {
+	MinSessionTimeoutMs   int64 // group.min.session.timeout.ms
+	MaxSessionTimeoutMs   int64 // group.max.session.timeout.ms
+	MaxSize               int   // group.max.size
+	InitialRebalanceMs    int64 // group.initial.rebalance.delay.ms
+	OffsetMetadataMax     int   // offset.metadata.max.bytes
+	OffsetsRetentionMs    int64 // offsets.retention.minutes
+	NewMemberJoinTimeout  int64 // how long a new member may take for its first generation; 0 means Kafka's 5 minutes
+	GroupMetadataVersions int16 // version of group metadata values to write; 0 means 3
+}
+
+// newMemberJoinTimeoutMs is Kafka's GroupCoordinator.NewMemberJoinTimeoutMs.
+const newMemberJoinTimeoutMs = 5 * 60 * 1000
+
+// Core holds the groups of one partition of __consumer_offsets. It is owned by one goroutine.
+//
+// Invariants, checked by the tests after every step: (1) a member has at most one waiting join and one waiting sync;
+// (2) no member is in a group that is Empty or Dead; (3) the leader of a group with members is one of them; (4) every
+// token fed was or will be answered exactly once.
+type Core struct {
+	cfg        Config
+	now        Time
+	groups     map[string]*group
+	loading    bool
+	effects    []Effect
+	nextAppend AppendID
+	appends    map[AppendID]func(cluster.ErrorCode)
+}
+
+// New returns a core that waits for its records: LoadRecord events, then Loaded.
+func New(cfg Config) *Core {
+	if cfg.NewMemberJoinTimeout == 0 {
+		cfg.NewMemberJoinTimeout = newMemberJoinTimeoutMs
+	}
+	return &Core{cfg: cfg, groups: map[string]*group{}, loading: true, appends: map[AppendID]func(cluster.ErrorCode){}}
+}
+
+// Step handles one event and returns what is to be done, in order. The slice belongs to the caller.
+func (c *Core) Step(now Time, ev Event) []Effect {
+	c.now, c.effects = now, nil
+	if c.loading {
+		c.stepLoading(ev)
+		return c.effects
+	}
+	switch e := ev.(type) {
+	case Join:
+		c.handleJoin(e)
+	case Sync:
+		c.handleSync(e)
+	case Heartbeat:
+		c.reply(e.Token, ErrorResult{c.heartbeat(e)})
+	case Leave:
+		c.handleLeave(e)
+	case Commit:
+		c.handleCommit(e)
+	case FetchOffsets:
+		c.reply(e.Token, c.fetchOffsets(e))
+	case Describe:
+		c.reply(e.Token, c.describe(e.Group))
+	case List:
+		c.reply(e.Token, c.list(e.States))
+	case DeleteGroups:
+		c.handleDeleteGroups(e)
+	case DeleteOffsets:
+		c.handleDeleteOffsets(e)
+	case PartitionsDeleted:
+		c.handlePartitionsDeleted(e)
+	case ExpireOffsets:
+		c.expireOffsets()
+	case TimerFired:
+		c.handleTimer(e.Timer)
+	case Appended:
+		c.handleAppended(e)
+	case Unload:
+		c.unload()
+	case LoadRecord, Loaded:
+		panic(fmt.Sprintf("group: %T after loading has ended", e))
+	}
+	return c.effects
+}
+
+// stepLoading answers requests while the partition's records are being read.
+func (c *Core) stepLoading(ev Event) {
+	const loading = cluster.CoordinatorLoadInProgress
+	switch e := ev.(type) {
+	case LoadRecord:
+		c.load(e)
+	case Loaded:
+		c.finishLoading()
+	case Join:
+		c.reply(e.Token, joinError(loading, e.MemberID))
+	case Sync:
+		c.reply(e.Token, SyncResult{Err: loading})
+	case Heartbeat:
+		// Kafka lets members live while their group is being loaded: the heartbeat is taken as received.
+		c.reply(e.Token, ErrorResult{cluster.None})
+	case Leave:
+		c.reply(e.Token, LeaveResult{Err: loading})
+	case Commit:
+		c.reply(e.Token, commitError(e, loading))
+	case FetchOffsets:
+		c.reply(e.Token, FetchOffsetsResult{Err: loading})
+	case Describe:
+		c.reply(e.Token, ErrorResult{loading})
+	case List:
+		c.reply(e.Token, ErrorResult{loading})
+	case DeleteGroups:
+		c.reply(e.Token, DeleteGroupsResult{repeat(loading, len(e.Groups))})
+	case DeleteOffsets:
+		c.reply(e.Token, DeleteOffsetsResult{Err: loading})
+	case Unload:
+		c.unload()
+	case PartitionsDeleted, ExpireOffsets, TimerFired, Appended:
+		// Nothing is there yet; the same will be seen again after loading (offsets of absent topics expire).
+	}
+}
+
+func (c *Core) reply(t Token, value any) { c.effects = append(c.effects, Reply{t, value}) }
+
+// append writes records and calls then with the outcome, in a later Step.
+func (c *Core) append(records []Record, then func(cluster.ErrorCode)) {
+	c.nextAppend++
+	c.appends[c.nextAppend] = then
+	c.effects = append(c.effects, Append{c.nextAppend, records})
+}
+
+func (c *Core) handleAppended(e Appended) {
+	then := c.appends[e.Append]
+	delete(c.appends, e.Append)
+	if then != nil {
+		then(e.Err)
+	}
+}
+
+func (c *Core) startTimer(t Timer, at Time) { c.effects = append(c.effects, StartTimer{t, at}) }
+
+// unload answers everything that waits and forgets all groups.
+func (c *Core) unload() {
+	for _, id := range sortedKeys(c.appends) {
+		c.appends[id](cluster.NotCoordinator)
+	}
+	for _, id := range sortedKeys(c.groups) {
+		g := c.groups[id]
+		for _, m := range g.inOrder() {
+			c.answerJoin(m, joinError(cluster.NotCoordinator, m.id))
+			c.answerSync(m, SyncResult{Err: cluster.NotCoordinator})
+		}
+		g.transition(Dead, c.now)
+	}
+	c.appends, c.groups, c.loading = map[AppendID]func(cluster.ErrorCode){}, map[string]*group{}, true
+}
+
+func (c *Core) handleTimer(t Timer) {
+	g := c.groups[t.Group]
+	if g == nil {
+		return
+	}
+	switch t.Kind {
+	case TimerMember:
+		c.memberTimer(g, t.Member)
+	case TimerJoin:
+		c.joinTimer(g)
+	case TimerSync:
+		c.syncTimer(g)
+	}
+}
+
+// maybeForget drops a group that holds nothing any more; one that was stored leaves its tombstone to expireOffsets.
+func (c *Core) maybeForget(g *group) {
+	if g.state == Empty && g.generation == 0 && !g.hasState() {
+		delete(c.groups, g.id)
+	}
+}
