@@ -18,3 +18,11 @@ check:
 	go run $(STATICCHECK) ./...
 	go test ./internal/arch
 	go mod tidy -diff
+
+# Real clients, Kafka's own tools and jars; installs what is missing through apt, pip and Maven.
+interop:
+	eval "$$(bash interop/setup.sh)" && go test -tags interop -count=1 -timeout 20m ./interop/...
+
+# Figures beside Apache Kafka's from the same run.
+bench:
+	go run ./bench

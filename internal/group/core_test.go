@@ -16,16 +16,16 @@ import (
 // script drives one Core by commands and prints every effect. Time moves only by `advance`, which fires the timers that
 // became due in order. Appends succeed at once unless the script holds them with `hold`.
 type script struct {
-	core    *Core
-	now     Time
-	token   Token
-	newIDs  int
-	timers  map[Timer]Time
-	log     []Record // what was appended, in order
-	hold    bool
-	held    []Append
-	open    map[Token]string // requests not answered yet
-	out     strings.Builder
+	core   *Core
+	now    Time
+	token  Token
+	newIDs int
+	timers map[Timer]Time
+	log    []Record // what was appended, in order
+	hold   bool
+	held   []Append
+	open   map[Token]string // requests not answered yet
+	out    strings.Builder
 }
 
 func newScript(t *testing.T) *script {
@@ -76,7 +76,9 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) {
 		}
 		return otherwise
 	}
-	has := func(key string) bool { return slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == key }) }
+	has := func(key string) bool {
+		return slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == key })
+	}
 	group := arg("group")
 	if group == "" {
 		group = "g"
