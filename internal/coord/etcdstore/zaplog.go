@@ -1,0 +1,76 @@
+package etcdstore
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// zapLogger hands etcd's warnings and errors to slog. It is a zapcore.Core.
+type zapLogger struct {
+	log    *slog.Logger
+	fields []zapcore.Field
+}
+
+func newZapLogger(log *slog.Logger) *zapLogger { return &zapLogger{log: log} }
+
+// logger makes etcd's fatal messages panic, so that they end in an error of Embedded and not in os.Exit.
+func (z *zapLogger) logger() *zap.Logger {
+	return zap.New(z, zap.WithFatalHook(zapcore.WriteThenPanic))
+}
+
+// noise are beginnings of messages that etcd logs as warnings or errors although nothing is wrong.
+var noise = []string{
+	"setting up serving from embedded etcd failed", // every Close
+	"stopped",              // ... something, at every Close
+	"stopping",             //
+	"failed to find",       // remote peers of a lone member
+	"simple token is not ", // authentication is off
+	"server has been stop",
+	"bbolt: ",
+}
+
+// Enabled implements zapcore.Core.
+func (z *zapLogger) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
+
+// With implements zapcore.Core.
+func (z *zapLogger) With(fields []zapcore.Field) zapcore.Core {
+	return &zapLogger{z.log, append(slices.Clip(z.fields), fields...)}
+}
+
+// Check implements zapcore.Core.
+func (z *zapLogger) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if !z.Enabled(e.Level) {
+		return ce
+	}
+	return ce.AddCore(e, z)
+}
+
+// Write implements zapcore.Core.
+func (z *zapLogger) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	if slices.ContainsFunc(noise, func(n string) bool { return strings.HasPrefix(e.Message, n) }) {
+		return nil
+	}
+	level := slog.LevelWarn
+	if e.Level > zapcore.WarnLevel {
+		level = slog.LevelError
+	}
+	enc := zapcore.NewMapObjectEncoder()
+	for _, f := range append(slices.Clip(z.fields), fields...) {
+		f.AddTo(enc)
+	}
+	attrs := []slog.Attr{slog.String("message", e.Message)}
+	for k, v := range enc.Fields {
+		attrs = append(attrs, slog.Any(k, v))
+	}
+	slices.SortFunc(attrs[1:], func(a, b slog.Attr) int { return strings.Compare(a.Key, b.Key) })
+	z.log.LogAttrs(context.Background(), level, "etcd", attrs...)
+	return nil
+}
+
+// Sync implements zapcore.Core.
+func (z *zapLogger) Sync() error { return nil }
