@@ -1,0 +1,22 @@
+package vfs
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// tryLock takes an open-file-description lock: it conflicts with the POSIX locks that Java takes in another process and with a second
+// open in this one, which plain POSIX locks would not.
+func tryLock(f *os.File) (bool, error) {
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return false, nil
+	}
+	if err != nil {
+		return false, &os.PathError{Op: "lock", Path: f.Name(), Err: err}
+	}
+	return true, nil
+}
