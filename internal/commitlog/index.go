@@ -1,0 +1,338 @@
+package commitlog
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"sync"
+
+	"klamm/internal/vfs"
+)
+
+// An index file is a sequence of big-endian entries sorted by both of their fields. Offset index: relative offset int32, position
+// int32. Time index: timestamp int64, relative offset int32 (Kafka: OffsetIndex, TimeIndex). Kafka preallocates the active segment's
+// and cuts them when it rolls or closes; these are always as long as their entries, which Kafka reads just as well.
+
+// indexEntry is one entry: offset index {relative offset, position}, time index {timestamp, relative offset}.
+type indexEntry struct {
+	key int64
+	val int32
+}
+
+// tailEntries is how many new entries are held in memory before they are written to the file. What is lost of them in a crash is
+// rebuilt: recovery starts at the recovery point, and the indexes of a segment are durable before the recovery point passes it.
+const tailEntries = 512
+
+// searchBlock is the number of entries read at once when a search has come that near.
+const searchBlock = 256
+
+// index is one of a segment's two sparse indexes. Appending, truncating and saving belong to the holder of the log's mutex; lookups
+// come from anywhere.
+type index struct {
+	width int    // bytes of an entry: 8 or 12
+	name  string // file suffix
+	seg   *segment
+
+	mu     sync.Mutex   // guards what follows; no IO is done under it
+	stored int          // entries in the file
+	tail   []indexEntry // entries after those
+	final  indexEntry   // the last entry, if there is one
+}
+
+const (
+	offsetEntryWidth = 8
+	timeEntryWidth   = 12
+)
+
+func (x *index) put(b []byte, e indexEntry) {
+	if x.width == timeEntryWidth {
+		binary.BigEndian.PutUint64(b, uint64(e.key))
+		binary.BigEndian.PutUint32(b[8:], uint32(e.val))
+		return
+	}
+	binary.BigEndian.PutUint32(b, uint32(e.key))
+	binary.BigEndian.PutUint32(b[4:], uint32(e.val))
+}
+
+func (x *index) get(b []byte) indexEntry {
+	if x.width == timeEntryWidth {
+		return indexEntry{int64(binary.BigEndian.Uint64(b)), int32(binary.BigEndian.Uint32(b[8:]))}
+	}
+	return indexEntry{int64(int32(binary.BigEndian.Uint32(b))), int32(binary.BigEndian.Uint32(b[4:]))}
+}
+
+// count is the number of entries.
+func (x *index) count() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.stored + len(x.tail)
+}
+
+// full reports whether the index takes no more than its last reserved entry (Kafka: TimeIndex keeps one slot for the roll).
+func (x *index) full(maxBytes int) bool {
+	limit := maxBytes / x.width
+	if x.width == timeEntryWidth {
+		limit--
+	}
+	return x.count() >= limit
+}
+
+// last returns the last entry.
+func (x *index) last() (indexEntry, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.final, x.stored+len(x.tail) > 0
+}
+
+// append adds an entry, spilling the tail to the file when it has grown.
+func (x *index) append(e indexEntry) error {
+	x.mu.Lock()
+	x.tail = append(x.tail, e)
+	x.final = e
+	n := len(x.tail)
+	x.mu.Unlock()
+	if n >= tailEntries {
+		return x.spill()
+	}
+	return nil
+}
+
+// spill writes the tail to the file. Only the holder of the log's mutex changes tail and stored, so they may be read between locks.
+func (x *index) spill() error {
+	f, err := x.seg.file(x.name, true)
+	if err != nil {
+		return err
+	}
+	if len(x.tail) == 0 {
+		return nil
+	}
+	b := make([]byte, len(x.tail)*x.width)
+	for i, e := range x.tail {
+		x.put(b[i*x.width:], e)
+	}
+	if _, err := f.WriteAt(b, int64(x.stored*x.width)); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	x.stored += len(x.tail)
+	x.tail = x.tail[:0]
+	x.mu.Unlock()
+	return nil
+}
+
+// seal spills, creates the file if need be and gives the tail's memory back.
+func (x *index) seal() error {
+	if err := x.spill(); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	x.tail = nil
+	x.mu.Unlock()
+	return nil
+}
+
+// view is a consistent picture for one lookup.
+type indexView struct {
+	x      *index
+	stored int
+	f      vfs.File
+}
+
+// entry reads entry i of n.
+func (v *indexView) entry(i int) (indexEntry, error) {
+	if i >= v.stored {
+		v.x.mu.Lock()
+		defer v.x.mu.Unlock()
+		if j := i - v.x.stored; j >= 0 && j < len(v.x.tail) {
+			return v.x.tail[j], nil
+		}
+		if i < v.x.stored { // spilled meanwhile
+			v.stored = v.x.stored
+		} else {
+			return indexEntry{math.MaxInt64, math.MaxInt32}, nil // truncated meanwhile: beyond any target
+		}
+	}
+	var b [timeEntryWidth]byte
+	if err := v.read(b[:v.x.width], i); err != nil {
+		return indexEntry{}, err
+	}
+	return v.x.get(b[:]), nil
+}
+
+func (v *indexView) read(b []byte, from int) error {
+	if v.f == nil {
+		f, err := v.x.seg.file(v.x.name, false)
+		if err != nil {
+			return err
+		}
+		v.f = f
+	}
+	n, err := v.f.ReadAt(b, int64(from*v.x.width))
+	if n == len(b) || err == io.EOF {
+		clear(b[n:]) // truncated meanwhile
+		return nil
+	}
+	return err
+}
+
+// search returns the number of entries that are not after the target, given a predicate that is true for those. The caller has
+// acquired the segment.
+func (x *index) search(notAfter func(indexEntry) bool) (indexView, int, error) {
+	x.mu.Lock()
+	v := indexView{x: x, stored: x.stored}
+	lo, hi := 0, x.stored+len(x.tail)
+	if len(x.tail) > 0 && notAfter(x.tail[0]) { // the common case: near the end
+		lo = x.stored
+		for lo < hi {
+			mid := int(uint(lo+hi) >> 1)
+			if notAfter(x.tail[mid-x.stored]) {
+				lo = mid + 1
+			} else {
+				hi = mid
+			}
+		}
+		x.mu.Unlock()
+		return v, lo, nil
+	}
+	hi = x.stored
+	x.mu.Unlock()
+
+	for hi-lo > searchBlock {
+		mid := int(uint(lo+hi) >> 1)
+		e, err := v.entry(mid)
+		if err != nil {
+			return v, 0, err
+		}
+		if notAfter(e) {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == hi {
+		return v, lo, nil
+	}
+	var block [searchBlock * timeEntryWidth]byte
+	b := block[:(hi-lo)*x.width]
+	if err := v.read(b, lo); err != nil {
+		return v, 0, err
+	}
+	for ; lo < hi && notAfter(x.get(b)); lo++ {
+		b = b[x.width:]
+	}
+	return v, lo, nil
+}
+
+// floor returns the last entry whose key is at most key; ok is false when there is none.
+func (x *index) floor(key int64) (e indexEntry, ok bool, err error) {
+	v, n, err := x.search(func(e indexEntry) bool { return e.key <= key })
+	if err != nil || n == 0 {
+		return indexEntry{}, false, err
+	}
+	e, err = v.entry(n - 1)
+	return e, err == nil && e.key <= key, err
+}
+
+// ceilVal returns the first entry whose value is at least val; ok is false when there is none.
+func (x *index) ceilVal(val int32) (e indexEntry, ok bool, err error) {
+	v, n, err := x.search(func(e indexEntry) bool { return e.val < val })
+	if err != nil || n == x.count() {
+		return indexEntry{}, false, err
+	}
+	e, err = v.entry(n)
+	return e, err == nil, err
+}
+
+// truncate keeps the first n entries.
+func (x *index) truncate(n int) error {
+	if n >= x.count() {
+		return nil
+	}
+	var final indexEntry
+	if n > 0 {
+		v := indexView{x: x, stored: x.stored}
+		e, err := v.entry(n - 1)
+		if err != nil {
+			return err
+		}
+		final = e
+	}
+	cut := n < x.stored
+	x.mu.Lock()
+	if cut {
+		x.stored, x.tail = n, x.tail[:0]
+	} else {
+		x.tail = x.tail[:n-x.stored]
+	}
+	x.final = final
+	x.mu.Unlock()
+	if !cut {
+		return nil
+	}
+	f, err := x.seg.file(x.name, true)
+	if err != nil {
+		return err
+	}
+	return f.Truncate(int64(n * x.width))
+}
+
+// truncateBelow drops entries for offsets at or after the given relative offset (Kafka: truncateTo).
+func (x *index) truncateBelow(rel int64) error {
+	keep := func(e indexEntry) bool { return e.key < rel }
+	if x.width == timeEntryWidth {
+		keep = func(e indexEntry) bool { return int64(e.val) < rel }
+	}
+	_, n, err := x.search(keep)
+	if err != nil {
+		return err
+	}
+	return x.truncate(n)
+}
+
+// load takes over a file of the given size. An error means that the index is corrupt or cannot be read: it wants rebuilding.
+func (x *index) load(size int64) error {
+	name := x.seg.path(x.name)
+	if size%int64(x.width) != 0 {
+		return fmt.Errorf("index %s: %d bytes are no multiple of %d", name, size, x.width)
+	}
+	x.stored = int(size) / x.width
+	if size == 0 {
+		return nil
+	}
+	// Its own handle: a broker with many segments must not keep a descriptor for each index it only looked at.
+	f, err := x.seg.log.dir.fs.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // only read
+	v := indexView{x: x, stored: x.stored, f: f}
+	first, err := v.entry(0)
+	if err != nil {
+		return err
+	}
+	if x.final, err = v.entry(x.stored - 1); err != nil {
+		return err
+	}
+	zeros := x.width == offsetEntryWidth && x.stored > 1 && x.final.key <= 0 // preallocated, never trimmed
+	if x.final.key < first.key || x.final.val < 0 || first.val < 0 || zeros {
+		return fmt.Errorf("index %s: the last entry %v does not follow the first %v", name, x.final, first)
+	}
+	return nil
+}
+
+// reset empties the index, and its file if there is one.
+func (x *index) reset() error {
+	x.mu.Lock()
+	x.stored, x.tail, x.final = 0, nil, indexEntry{}
+	x.mu.Unlock()
+	f, err := x.seg.file(x.name, false)
+	if isNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Truncate(0)
+}

@@ -1,0 +1,272 @@
+package commitlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"klamm/internal/cluster"
+	"klamm/internal/vfs"
+)
+
+// Manager holds all logs of a broker (Kafka: LogManager). Safe for concurrent use.
+type Manager struct {
+	o    Options
+	log  *slog.Logger
+	dirs []*logDir
+
+	mu   sync.RWMutex // guards the fields below and logDir.logs; no IO under it
+	logs map[cluster.TopicPartition]*Log
+
+	queue   workQueue
+	removal removals
+}
+
+// DirStatus describes a log dir.
+type DirStatus struct {
+	Path   string
+	Online bool
+	Err    error     // why it is offline
+	Usage  vfs.Usage // of its volume; -1 where unknown
+	Logs   int       // number of logs in it
+}
+
+// Get returns a partition's log. Logs of a failed dir are not found.
+func (m *Manager) Get(tp cluster.TopicPartition) (*Log, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	l, ok := m.logs[tp]
+	if !ok || l.gone.Load() || !l.dir.online() {
+		return nil, false
+	}
+	return l, true
+}
+
+// GetOrCreate returns the partition's log, or a new one in the online dir with the fewest logs. A replica that is not new (isNew false) is
+// not created while a dir is offline, since it may lie there: *StorageError. A log without topic id takes the given one (zero is allowed and
+// means unknown); another id is ErrInconsistentTopicID. No file is touched before the first append.
+func (m *Manager) GetOrCreate(tp cluster.TopicPartition, id cluster.TopicID, isNew bool) (*Log, error) {
+	for {
+		l, err := m.findOrAdd(tp, id, isNew)
+		if err != nil {
+			return nil, err
+		}
+		l.mu.Lock() // a deletion under way holds it until the name is free
+		gone := l.gone.Load()
+		l.mu.Unlock()
+		if gone {
+			m.forget(l)
+			continue
+		}
+		if !id.IsZero() {
+			if err := l.AssignTopicID(id); err != nil {
+				return nil, err
+			}
+		}
+		return l, nil
+	}
+}
+
+func (m *Manager) findOrAdd(tp cluster.TopicPartition, id cluster.TopicID, isNew bool) (*Log, error) {
+	m.mu.RLock()
+	l, ok := m.logs[tp]
+	m.mu.RUnlock()
+	if ok && l.dir.online() {
+		return l, nil
+	}
+	cfg := m.o.LogConfig(tp.Topic)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l, ok = m.logs[tp]; ok && l.dir.online() {
+		return l, nil
+	}
+	var best *logDir
+	for _, d := range m.dirs {
+		if !d.online() {
+			if !isNew {
+				return nil, &StorageError{Dir: d.path, Err: fmt.Errorf("can't create log for %s because the log dir is offline and may hold it: %w", tp, d.failure.Load().Err)}
+			}
+			continue
+		}
+		if best == nil || d.logs < best.logs {
+			best = d
+		}
+	}
+	if best == nil {
+		return nil, &StorageError{Dir: m.dirs[0].path, Err: fmt.Errorf("no log dir is online")}
+	}
+	l = newLog(m, best, tp, id, cfg)
+	m.addLocked(l)
+	return l, nil
+}
+
+func (m *Manager) addLocked(l *Log) {
+	m.logs[l.tp] = l
+	l.dir.logs++
+}
+
+// forget takes a log out of the map, unless another has taken its place.
+func (m *Manager) forget(l *Log) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.logs[l.tp] == l {
+		delete(m.logs, l.tp)
+		l.dir.logs--
+	}
+}
+
+// Logs returns all logs in online dirs, sorted by partition.
+func (m *Manager) Logs() []*Log {
+	m.mu.RLock()
+	out := slices.Collect(maps.Values(m.logs))
+	m.mu.RUnlock()
+	out = slices.DeleteFunc(out, func(l *Log) bool { return l.gone.Load() || !l.dir.online() })
+	slices.SortFunc(out, func(a, b *Log) int { return a.tp.Compare(b.tp) })
+	return out
+}
+
+func (m *Manager) logsIn(d *logDir) []*Log {
+	return slices.DeleteFunc(m.Logs(), func(l *Log) bool { return l.dir != d })
+}
+
+// Dirs describes the log dirs in configured order.
+func (m *Manager) Dirs() []DirStatus {
+	out := make([]DirStatus, 0, len(m.dirs))
+	for _, d := range m.dirs {
+		s := DirStatus{Path: d.path, Online: d.online(), Usage: vfs.Usage{Total: -1, Usable: -1}}
+		if e := d.failure.Load(); e != nil {
+			s.Err = e.Err
+		} else if u, err := d.fs.Usage(); err == nil {
+			s.Usage = u
+		}
+		m.mu.RLock()
+		s.Logs = d.logs
+		m.mu.RUnlock()
+		out = append(out, s)
+	}
+	return out
+}
+
+// IsDirOnline reports whether the log dir of that path works.
+func (m *Manager) IsDirOnline(path string) bool {
+	for _, d := range m.dirs {
+		if d.path == path {
+			return d.online()
+		}
+	}
+	return false
+}
+
+// HasOfflineDir reports whether any log dir has failed: then an unknown replica may lie in it.
+func (m *Manager) HasOfflineDir() bool {
+	return slices.ContainsFunc(m.dirs, func(d *logDir) bool { return !d.online() })
+}
+
+// UpdateConfig re-reads the configuration of one topic's logs.
+func (m *Manager) UpdateConfig(topic string) {
+	cfg := m.o.LogConfig(topic)
+	for _, l := range m.Logs() {
+		if l.tp.Topic == topic {
+			l.cfg.Store(cfg)
+		}
+	}
+}
+
+// UpdateAllConfigs re-reads the configuration of all logs, after the broker's defaults changed.
+func (m *Manager) UpdateAllConfigs() {
+	for _, l := range m.Logs() {
+		cfg := m.o.LogConfig(l.tp.Topic)
+		l.cfg.Store(cfg)
+	}
+}
+
+func (m *Manager) producerExpiry() time.Duration { return m.o.ProducerIDExpiration() }
+
+// CheckpointHighWatermarks writes replication-offset-checkpoint of every dir from the logs' high watermarks.
+func (m *Manager) CheckpointHighWatermarks() error {
+	var errs []error
+	for _, d := range m.dirs {
+		offsets := map[cluster.TopicPartition]int64{}
+		for _, l := range m.logsIn(d) {
+			if l.onDisk.Load() {
+				offsets[l.tp] = l.HighWatermark()
+			}
+		}
+		errs = append(errs, d.writeCheckpoint(highWatermarkFile, offsets))
+	}
+	return errors.Join(errs...)
+}
+
+// checkpointRecoveryPoints writes a dir's recovery points.
+func (m *Manager) checkpointRecoveryPoints(d *logDir, logs []*Log) error {
+	offsets := map[cluster.TopicPartition]int64{}
+	for _, l := range logs {
+		if l.onDisk.Load() {
+			offsets[l.tp] = l.RecoveryPoint()
+		}
+	}
+	return d.writeCheckpoint(recoveryPointFile, offsets)
+}
+
+// checkpointLogStarts writes the start offsets that the first segment's name does not tell.
+func (m *Manager) checkpointLogStarts(d *logDir, logs []*Log) error {
+	offsets := map[cluster.TopicPartition]int64{}
+	for _, l := range logs {
+		if start := l.LogStartOffset(); l.onDisk.Load() && start > (*l.segments.Load())[0].base {
+			offsets[l.tp] = start
+		}
+	}
+	return d.writeCheckpoint(logStartFile, offsets)
+}
+
+// Close makes everything durable, completes the files and leaves the clean-shutdown mark in every dir where that went well. Call it after
+// Run has returned. When ctx ends first, the remaining logs are left as they are and their dirs without the mark.
+func (m *Manager) Close(ctx context.Context) error {
+	var errs []error
+	for _, d := range m.dirs {
+		if d.online() {
+			errs = append(errs, m.closeDir(ctx, d))
+		}
+		errs = append(errs, d.closeHandles())
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Manager) closeDir(ctx context.Context, d *logDir) error {
+	logs := m.logsIn(d)
+	var g errgroup.Group
+	g.SetLimit(max(m.o.RecoveryThreads, 2*runtime.GOMAXPROCS(0))) // mostly waits for the disk
+	for _, l := range logs {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := l.close(); err != nil {
+				return fmt.Errorf("close log %s: %w", l.tp, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	offsets := map[cluster.TopicPartition]int64{}
+	for _, l := range logs {
+		if l.onDisk.Load() {
+			offsets[l.tp] = l.HighWatermark()
+		}
+	}
+	err := errors.Join(m.checkpointRecoveryPoints(d, logs), m.checkpointLogStarts(d, logs), d.writeCheckpoint(highWatermarkFile, offsets))
+	if err != nil {
+		return err
+	}
+	return d.writeCleanMark()
+}

@@ -1,0 +1,128 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"klamm/internal/record"
+)
+
+// recover checks the segments from the recovery point on and cuts the log at the first bad batch. It returns the log end offset.
+func (ld *loader) recover() (int64, error) {
+	l := ld.l
+	began := time.Now()
+	list := *l.segments.Load()
+	first := max(floorSegment(list, ld.at.recoveryPoint), 0)
+	base := list[first].base
+	// Snapshots after that point are taken again: they may not have reached the disk before the crash.
+	if err := l.removeSnapshots(func(o int64) bool { return o > base }); err != nil {
+		return 0, err
+	}
+	if err := l.rebuildProducers(max(base, l.start.Load())); err != nil {
+		return 0, err
+	}
+	end := base
+	for i := first; i < len(list); i++ {
+		s := list[i]
+		if i > first {
+			l.producers.mapEnd = s.base
+			if err := l.takeSnapshot(); err != nil {
+				return 0, err
+			}
+		}
+		next, cut, err := ld.recoverSegment(s)
+		if err != nil {
+			return 0, fmt.Errorf("recover segment %s/%s: %w", l.dir.path, s.path(logSuffix), err)
+		}
+		end = next
+		if cut > 0 {
+			l.m.log.Warn("cut a segment at its first bad batch", "partition", l.tp.String(), "offset", end, "bytes", cut)
+			if err := l.discard(list[i+1:]); err != nil {
+				return 0, err
+			}
+			l.setSegments(list[: i+1 : i+1])
+			break
+		}
+		if i < len(list)-1 {
+			if err := s.seal(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	l.producers.mapEnd = end
+	l.m.log.Debug("recovered a log", "partition", l.tp.String(), "from", ld.at.recoveryPoint, "to", end, "duration", time.Since(began))
+	return end, nil
+}
+
+// recoverSegment reads a whole segment, rebuilding its indexes, and truncates it after the last good batch (Kafka: LogSegment.recover).
+func (ld *loader) recoverSegment(s *segment) (next, cut int64, err error) {
+	l := ld.l
+	next = s.base
+	size := s.size.Load()
+	if err := errors.Join(s.offsets.reset(), s.times.reset(), ld.resetAborted(s)); err != nil {
+		return 0, 0, err
+	}
+	s.maxTimestamp, s.maxTimestampAt, s.bytesSinceIndex, s.firstTimestamp = -1, s.base, 0, noFirstTimestamp
+	if size == 0 {
+		return next, 0, nil
+	}
+	f, err := s.file(logSuffix, true)
+	if err != nil {
+		return 0, 0, err
+	}
+	interval := l.cfg.Load().IndexIntervalBytes
+	valid, err := scanBatches(f, 0, size, true, func(pos int64, b record.Batch) error {
+		if b.BaseOffset < next || !s.fits(b.LastOffset()) {
+			return fmt.Errorf("%w: offset %d after %d", errCorrupt, b.BaseOffset, next)
+		}
+		next = b.NextOffset()
+		if err := s.note(&b.BatchHeader, pos, interval); err != nil {
+			return err
+		}
+		ld.noteEpoch(&b.BatchHeader)
+		return ld.replay(s, b)
+	})
+	if err != nil && !errors.Is(err, errCorrupt) {
+		return 0, 0, err
+	}
+	s.size.Store(valid)
+	if valid == size {
+		return next, 0, nil
+	}
+	return next, size - valid, f.Truncate(valid)
+}
+
+func (ld *loader) resetAborted(s *segment) error {
+	s.aborted.entries = nil
+	if _, ok := ld.files[fileName(s.base, txnIndexSuffix)]; !ok {
+		return nil
+	}
+	f, err := s.file(txnIndexSuffix, true)
+	if err != nil {
+		return err
+	}
+	return f.Truncate(0)
+}
+
+// replay updates producers and the transaction index with a recovered batch.
+func (ld *loader) replay(s *segment, b record.Batch) error {
+	p := &ld.l.producers
+	if b.NextOffset() <= p.mapEnd {
+		return nil // below the log's start
+	}
+	c, done, err := p.replay(ld.l.tp, b)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errCorrupt, err)
+	}
+	if !done {
+		return nil
+	}
+	if c.aborted {
+		if err := s.aborted.append(abortedEntry{c.producerID, c.first, c.last, p.stableAfter(c)}); err != nil {
+			return err
+		}
+	}
+	p.complete(c)
+	return nil
+}
