@@ -50,12 +50,15 @@ type LogConfig struct {
 // Forever is the duration that values in milliseconds beyond Go's range become: about 292 years.
 const Forever = time.Duration(math.MaxInt64)
 
-// millis converts a setting in milliseconds; values beyond the range of a Duration become Forever.
-func millis(ms int64) time.Duration {
-	if ms > math.MaxInt64/int64(time.Millisecond) {
+// millis converts a setting in milliseconds.
+func millis(ms int64) time.Duration { return scaled(ms, time.Millisecond) }
+
+// scaled converts n units; what lies beyond the range of a Duration becomes Forever.
+func scaled(n int64, unit time.Duration) time.Duration {
+	if n > math.MaxInt64/int64(unit) {
 		return Forever
 	}
-	return time.Duration(ms) * time.Millisecond
+	return time.Duration(n) * unit
 }
 
 // TargetCompression returns what a batch that came with source is to be stored with, and false when it stays as it is.
