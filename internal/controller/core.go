@@ -15,7 +15,12 @@
 // TopicDeletionManager topic_deletion_manager.go; DeletionClient deletion_client.go.
 package controller
 
-import "klamm/internal/cluster"
+import (
+	"fmt"
+	"iter"
+
+	"klamm/internal/cluster"
+)
 
 // Config is what the core must know about its broker. The zero value of every number means its default.
 type Config struct {
@@ -38,4 +43,215 @@ type Config struct {
 	RetryBackoffMaxMs int64
 	// StoreBatchMax bounds the items of one Store effect. Default 10000.
 	StoreBatchMax int
+}
+
+func (cfg Config) withDefaults() Config {
+	if cfg.RetryBackoffMs <= 0 {
+		cfg.RetryBackoffMs = 100
+	}
+	if cfg.RetryBackoffMaxMs <= 0 {
+		cfg.RetryBackoffMaxMs = 30_000
+	}
+	if cfg.StoreBatchMax <= 0 {
+		cfg.StoreBatchMax = 10_000
+	}
+	if cfg.UseTopicIDs && cfg.NewTopicID == nil {
+		panic("controller: UseTopicIDs without NewTopicID")
+	}
+	return cfg
+}
+
+// Core is the controller of one broker, in office or not. It is owned by one goroutine.
+type Core struct {
+	cfg Config
+	now Time
+
+	// Office. ctx is nil while not active; everything a term knows lives in it, so a term leaves nothing behind (W17).
+	ctx              *controllerContext
+	activeController cluster.BrokerID
+	stopped          bool // after Shutdown
+	// elections counts elections since the last failover that went through; it spaces the next one (W2).
+	elections int
+	// electNotBefore is when the next election may be tried.
+	electNotBefore Time
+	// uncleanElections counts over all terms, like the metric of the broker.
+	uncleanElections int64
+
+	// The event in progress.
+	next     func() (struct{}, bool) // resumes the suspended handler; nil when idle
+	stop     func()
+	yield    func(struct{}) bool
+	token    Token
+	awaiting bool // a Store effect is unanswered
+	result   StoreResult
+	owed     *Reply // what the request in progress is answered with should its handler end early
+
+	out         []Effect
+	transitions []Transition // recorded since the last effect, see emit
+}
+
+// New returns a core that waits for Startup. It panics on a Config that cannot work.
+func New(cfg Config) *Core {
+	return &Core{cfg: cfg.withDefaults(), activeController: cluster.NoBroker}
+}
+
+// Step takes one event at the given time and returns what is to be done, in order.
+func (c *Core) Step(now Time, ev Event) []Effect {
+	c.now = max(c.now, now)
+	if r, ok := ev.(StoreResult); ok {
+		if !c.awaiting || r.Token != c.token {
+			panic(fmt.Sprintf("controller: store result %d, awaiting=%v token=%d", r.Token, c.awaiting, c.token))
+		}
+		c.awaiting, c.result = false, r
+	} else {
+		if c.next != nil {
+			panic(fmt.Sprintf("controller: %T fed while store effect %d is unanswered", ev, c.token))
+		}
+		// The handler is a coroutine: it runs on this goroutine's time, and only inside Step.
+		c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
+			c.yield = yield
+			c.dispatch(ev)
+		})
+	}
+	if _, suspended := c.next(); !suspended {
+		c.next, c.stop, c.yield = nil, nil, nil
+	}
+	c.flushTransitions()
+	out := c.out
+	c.out = nil
+	return out
+}
+
+// AwaitsStore reports whether a Store effect is unanswered; then nothing but its StoreResult may be fed.
+func (c *Core) AwaitsStore() bool { return c.awaiting }
+
+// IsActive reports whether this broker is the active controller.
+func (c *Core) IsActive() bool { return c.ctx != nil }
+
+// Epoch returns the controller epoch of the term, 0 when not active.
+func (c *Core) Epoch() cluster.ControllerEpoch {
+	if c.ctx == nil {
+		return 0
+	}
+	return c.ctx.epoch
+}
+
+// Close abandons the core and the event in progress, without any effect. The core must not be used afterwards.
+func (c *Core) Close() {
+	if c.stop != nil {
+		c.stop()
+		c.next, c.stop, c.yield = nil, nil, nil
+	}
+	c.awaiting, c.ctx, c.stopped, c.out, c.transitions = false, nil, true, nil, nil
+}
+
+// dispatch handles one event to its end. A handler returns an error only when the term is over.
+func (c *Core) dispatch(ev Event) {
+	c.owed = nil
+	if r, ok := Preempted(ev); ok {
+		c.owed = &r
+	}
+	if err := c.handle(ev); err != nil {
+		c.resign(err.Error())
+	}
+	if c.owed != nil { // W3: whatever happened, a request is answered
+		c.emit(*c.owed)
+		c.owed = nil
+	}
+}
+
+// reply answers the request in progress.
+func (c *Core) reply(v ReplyValue) {
+	c.emit(Reply{c.owed.Token, v})
+	c.owed = nil
+}
+
+func (c *Core) handle(ev Event) error {
+	switch ev := ev.(type) {
+	case Startup:
+		return c.handleStartup()
+	case ControllerChange:
+		return c.handleControllerChange()
+	case RegisterBrokerAndReelect:
+		return c.handleControllerChange()
+	case Expire:
+		c.handleExpire()
+		return nil
+	case Shutdown:
+		return c.handleShutdown()
+	case TimerFired:
+		return c.handleTimerFired(ev.Timer)
+	case UncleanLeaderElectionEnable:
+		return c.handleUncleanLeaderElectionEnable(ev.Enabled)
+	}
+	if c.ctx == nil {
+		return nil
+	}
+	switch ev := ev.(type) {
+	case BrokerChange:
+		return c.handleBrokerChange()
+	case BrokerModifications:
+		return c.handleBrokerModifications(ev.Broker)
+	case TopicChange:
+		return c.handleTopicChange()
+	case PartitionModifications:
+		return c.handlePartitionModifications(ev.Topic)
+	case TopicDeletion:
+		return c.handleTopicDeletion()
+	case LogDirEventNotification:
+		return c.handleLogDirEventNotification()
+	case ISRChangeNotification:
+		return c.handleISRChangeNotification()
+	case LeaderAndISRReply:
+		return c.handleLeaderAndISRReply(ev)
+	case UpdateMetadataReply:
+		c.handleUpdateMetadataReply(ev)
+		return nil
+	case StopReplicaReply:
+		return c.handleStopReplicaReply(ev)
+	case AlterPartition:
+		return c.handleAlterPartition(ev)
+	case AllocateProducerIDs:
+		return c.handleAllocateProducerIDs(ev)
+	case ControlledShutdown:
+		return c.handleControlledShutdown(ev)
+	case TopicUncleanLeaderElectionEnable:
+		return c.handleTopicUncleanLeaderElectionEnable(ev.Topic)
+	}
+	panic(fmt.Sprintf("controller: unknown event %T", ev))
+}
+
+func (c *Core) handleTimerFired(t TimerID) error {
+	switch {
+	case t == TimerElection:
+		return c.handleElectionTimer()
+	case c.ctx == nil:
+		return nil
+	case t == TimerDeletionRetry:
+		return c.retryDeletions()
+	case t == TimerPartitionRetry:
+		return c.retryPartitions()
+	}
+	panic(fmt.Sprintf("controller: unknown timer %d", t))
+}
+
+// emit appends an effect, after the transitions recorded before it.
+func (c *Core) emit(e Effect) {
+	c.flushTransitions()
+	c.out = append(c.out, e)
+}
+
+func (c *Core) flushTransitions() {
+	if len(c.transitions) > 0 {
+		c.out = append(c.out, Transitions{c.transitions})
+		c.transitions = nil
+	}
+}
+
+func (c *Core) note(level NoteLevel, message, topic, detail string) {
+	c.emit(Note{Level: level, Message: message, Topic: topic, Broker: cluster.NoBroker, Detail: detail})
+}
+
+func (c *Core) noteBroker(level NoteLevel, message string, broker cluster.BrokerID, detail string) {
+	c.emit(Note{Level: level, Message: message, Broker: broker, Detail: detail})
 }

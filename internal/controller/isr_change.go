@@ -1,0 +1,153 @@
+package controller
+
+import (
+	"slices"
+
+	"klamm/internal/cluster"
+)
+
+// handleAlterPartition lets a leader change the ISR of its partitions. Top level: not active NOT_CONTROLLER (by dispatch), sender not
+// registered or its epoch another STALE_BROKER_EPOCH. Per partition the first match wins:
+//
+//	topic id unknown (v2+)                                    UNKNOWN_TOPIC_ID
+//	no leadership known                                       UNKNOWN_TOPIC_OR_PARTITION
+//	partition epoch or leader epoch greater than known        NOT_CONTROLLER
+//	leader epoch smaller                                      FENCED_LEADER_EPOCH
+//	leader, leader epoch, ISR and recovery equal,
+//	  partition epoch not greater than known                  success with the known state
+//	partition epoch smaller                                   INVALID_UPDATE_VERSION
+//	RECOVERING with more than one ISR member                  INVALID_REQUEST
+//	known RECOVERED, requested RECOVERING                     INVALID_REQUEST
+//	ISR names a broker that is not live (shutting down is
+//	  not live)                                               INELIGIBLE_REPLICA, below v2 OPERATION_NOT_ATTEMPTED
+//	write at the partition epoch: conflict                    INVALID_UPDATE_VERSION
+//	write failed                                              UNKNOWN_SERVER_ERROR
+//
+// All partitions asked for are then announced to all brokers. The leader epoch does not change, and topics queued for
+// deletion are not refused (Kafka: processAlterPartition).
+func (c *Core) handleAlterPartition(ev AlterPartition) error {
+	if b, known := c.ctx.brokers[ev.Broker]; !known || b.Epoch != ev.BrokerEpoch {
+		c.reply(AlterPartitionResult{Err: cluster.StaleBrokerEpoch})
+		return nil
+	}
+	result := AlterPartitionResult{Topics: make([]AlterPartitionTopicResult, len(ev.Topics))}
+	var asked, able []*partitionContext
+	var writes []PartitionStateWrite
+	var answers []*AlterPartitionPartitionResult // of the writes
+	for i, t := range ev.Topics {
+		topic, unknown := c.alterPartitionTopic(t, ev.Version)
+		result.Topics[i] = AlterPartitionTopicResult{Name: t.Name, ID: t.ID, Partitions: make([]AlterPartitionPartitionResult, len(t.Partitions))}
+		for j, req := range t.Partitions {
+			answer := &result.Topics[i].Partitions[j]
+			answer.Partition = req.Partition
+			if topic == nil {
+				answer.Err = unknown
+				continue
+			}
+			p := topic.partition(req.Partition)
+			if p == nil || p.leadership == nil {
+				answer.Err = cluster.UnknownTopicOrPartition
+				continue
+			}
+			asked = append(asked, p)
+			state, code, write := c.judgeAlterPartition(p, req, ev)
+			answer.Err, answer.State = code, state
+			if write {
+				able, answers = append(able, p), append(answers, answer)
+				writes = append(writes, PartitionStateWrite{p.TopicPartition, state})
+			}
+		}
+	}
+	results, err := c.setStates(writes)
+	if err != nil {
+		return err
+	}
+	for i, p := range able {
+		switch r := results[i]; r.Status {
+		case ItemOK:
+			p.leadership = &r.State
+			answers[i].State = r.State
+		case ItemConflict:
+			p.leadership = &r.State
+			*answers[i] = AlterPartitionPartitionResult{Partition: p.Partition, Err: cluster.InvalidUpdateVersion}
+		default:
+			*answers[i] = AlterPartitionPartitionResult{Partition: p.Partition, Err: cluster.UnknownServerError}
+		}
+	}
+	if len(asked) > 0 {
+		c.sendUpdateMetadata(c.ctx.brokerIDs(), asked...)
+	}
+	c.reply(result)
+	return nil
+}
+
+func (c *Core) alterPartitionTopic(t AlterPartitionTopic, version int16) (*topicContext, cluster.ErrorCode) {
+	if version < 2 {
+		return c.ctx.topics[t.Name], cluster.UnknownTopicOrPartition
+	}
+	return c.ctx.topics[c.ctx.topicNames[t.ID]], cluster.UnknownTopicID
+}
+
+// judgeAlterPartition is the table of handleAlterPartition; write says that the state is to be written.
+func (c *Core) judgeAlterPartition(p *partitionContext, req AlterPartitionPartition, ev AlterPartition) (_ cluster.LeaderAndISR, _ cluster.ErrorCode, write bool) {
+	known := *p.leadership
+	switch {
+	case req.PartitionEpoch > known.PartitionEpoch || req.LeaderEpoch > known.LeaderEpoch:
+		return cluster.LeaderAndISR{}, cluster.NotController, false
+	case req.LeaderEpoch < known.LeaderEpoch:
+		return cluster.LeaderAndISR{}, cluster.FencedLeaderEpoch, false
+	case ev.Broker == known.Leader && slices.Equal(req.ISR, known.ISR) && req.Recovery == known.Recovery:
+		return known, cluster.None, false
+	case req.PartitionEpoch < known.PartitionEpoch:
+		return cluster.LeaderAndISR{}, cluster.InvalidUpdateVersion, false
+	case req.Recovery == cluster.Recovering && len(req.ISR) > 1,
+		req.Recovery == cluster.Recovering && known.Recovery == cluster.Recovered:
+		return cluster.LeaderAndISR{}, cluster.InvalidRequest, false
+	case slices.ContainsFunc(req.ISR, func(id cluster.BrokerID) bool { return !c.ctx.isLive(id) }):
+		if ev.Version < 2 {
+			return cluster.LeaderAndISR{}, cluster.OperationNotAttempted, false
+		}
+		return cluster.LeaderAndISR{}, cluster.IneligibleReplica, false
+	}
+	// Kafka takes the leader from the sender; so a broker that is not the leader by the controller's books becomes it.
+	return cluster.LeaderAndISR{
+		Leader: ev.Broker, LeaderEpoch: known.LeaderEpoch, ISR: slices.Clone(req.ISR), Recovery: req.Recovery,
+		PartitionEpoch: req.PartitionEpoch, ControllerEpoch: c.ctx.epoch,
+	}, cluster.None, true
+}
+
+// handleISRChangeNotification refreshes the leaderships that leaders of an old inter-broker protocol wrote themselves, and
+// announces them (Kafka: IsrChangeNotification).
+func (c *Core) handleISRChangeNotification() error {
+	r, err := query[ISRChangesRead](c, ReadISRChanges{})
+	if err != nil || len(r.Changes) == 0 {
+		return err
+	}
+	var names []string
+	var ps []*partitionContext
+	var tps []cluster.TopicPartition
+	seen := map[cluster.TopicPartition]bool{}
+	for _, change := range r.Changes {
+		names = append(names, change.Name)
+		for _, tp := range change.Partitions {
+			if p := c.ctx.partition(tp); p != nil && !seen[tp] {
+				seen[tp] = true
+				ps, tps = append(ps, p), append(tps, tp)
+			}
+		}
+	}
+	states, err := c.readStates(tps)
+	if err != nil {
+		return err
+	}
+	for i, p := range ps {
+		if s := states[i]; s.Status == ItemOK {
+			p.leadership = &s.State
+		}
+	}
+	if len(ps) > 0 {
+		c.sendUpdateMetadata(c.ctx.brokerIDs(), ps...)
+	}
+	_, err = c.remove(DeleteISRChanges{names}, 1)
+	return err
+}

@@ -1,0 +1,114 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"klamm/internal/cluster"
+)
+
+// handleLogDirEventNotification probes the replicas of brokers that reported a failed log dir: each is sent LeaderAndIsr,
+// whose answer tells which are lost (Kafka: LogDirEventNotification). Replicas known to be lost, and those of queued topics, are
+// not probed.
+func (c *Core) handleLogDirEventNotification() error {
+	r, err := query[LogDirEventsRead](c, ReadLogDirEvents{})
+	if err != nil || len(r.Events) == 0 {
+		return err
+	}
+	var names []string
+	brokers := map[cluster.BrokerID]bool{}
+	for _, e := range r.Events {
+		names = append(names, e.Name)
+		if _, known := c.ctx.brokers[e.Broker]; known && e.Valid {
+			brokers[e.Broker] = true
+		}
+	}
+	probes := slices.DeleteFunc(c.ctx.replicasOn(slices.Sorted(maps.Keys(brokers))), func(r replicaRef) bool {
+		return r.queued() || r.inOfflineDir(r.id)
+	})
+	if err := c.changeReplicaStates(probes, OnlineReplica); err != nil {
+		return err
+	}
+	_, err = c.remove(DeleteLogDirEvents{names}, 1)
+	return err
+}
+
+// handleLeaderAndISRReply learns from a broker's answer which replicas lie in failed log dirs. INCONSISTENT_TOPIC_ID means that the
+// broker holds a log of another incarnation of the topic: it is removed and the replica created anew (W4: Kafka
+// ignores it). Other errors need nothing: a later LeaderAndIsr is on its way, or the sender repeats the request.
+func (c *Core) handleLeaderAndISRReply(ev LeaderAndISRReply) error {
+	if !c.isCurrent(ev.Request.Target) {
+		return nil
+	}
+	id := ev.Request.Target.Broker
+	if ev.Err != cluster.None {
+		c.noteBroker(Warn, "broker refused LeaderAndIsr", id, ev.Err.String())
+		return nil
+	}
+	ids := make(map[string]TopicRef, len(ev.Request.Topics))
+	for _, t := range ev.Request.Topics {
+		ids[t.Name] = t.TopicRef
+	}
+	var lost, strays []replicaRef
+	for _, pe := range ev.Partitions {
+		ref, asked := ids[pe.Topic]
+		if !asked {
+			continue
+		}
+		p := c.ctx.partitionOf(ref, pe.Partition)
+		if p == nil || p.replica(id) == nil {
+			continue
+		}
+		r := p.replica(id)
+		switch pe.Err {
+		case cluster.None:
+			r.offlineDir = false
+		case cluster.KafkaStorageError:
+			if !r.offlineDir {
+				r.offlineDir = true
+				lost = append(lost, replicaRef{p, id})
+			}
+		case cluster.InconsistentTopicID:
+			if !r.recreated && !p.queued() && p.leadership != nil {
+				r.recreated = true
+				strays = append(strays, replicaRef{p, id})
+			}
+		}
+	}
+	c.recreate(id, strays)
+	if len(lost) == 0 {
+		return nil
+	}
+	c.noteBroker(Warn, "replicas are offline with their log dir", id, fmt.Sprintf("%d", len(lost)))
+	return c.replicasOffline(lost)
+}
+
+// recreate has a broker delete logs of an earlier incarnation and then create the replicas. Once per registration of the
+// broker: a broker that cannot do it does not make the two exchange requests for ever.
+func (c *Core) recreate(id cluster.BrokerID, rs []replicaRef) {
+	if len(rs) == 0 {
+		return
+	}
+	c.noteBroker(Warn, "broker holds logs of an earlier topic of the same name; they are replaced", id, rs[0].String())
+	stop := c.newBatch()
+	for _, r := range rs {
+		stop.addStopReplicaAt(r.partitionContext, id, cluster.LeaderEpochDuringDelete, true)
+	}
+	stop.send()
+	announce := c.newBatch()
+	for _, r := range rs {
+		announce.addLeaderAndISR(r.partitionContext, []cluster.BrokerID{id}, true)
+	}
+	announce.send()
+}
+
+func (r replicaRef) String() string {
+	return cluster.TopicPartitionReplica{TopicPartition: r.TopicPartition, Replica: r.id}.String()
+}
+
+func (c *Core) handleUpdateMetadataReply(ev UpdateMetadataReply) {
+	if ev.Err != cluster.None {
+		c.noteBroker(Warn, "broker refused UpdateMetadata", ev.Request.Target.Broker, ev.Err.String())
+	}
+}

@@ -1,0 +1,478 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"klamm/internal/cluster"
+)
+
+// topicDeletionManager drives the deletion of queued topics (Kafka: TopicDeletionManager). It has no state of its own: each
+// queued topic has a topicDeletion in the context, and what its replicas have reached is in their replica states.
+//
+// A topic's way: queued -> its partitions NonExistent, caches told to forget it -> each replica Offline,
+// ReplicaDeletionStarted, and by the broker's answer Successful or Ineligible -> when all are Successful its nodes are
+// removed: tree, configuration, and the marker last, so that a new controller finds what it has to finish.
+//
+// A topic is ineligible while a started deletion cannot go on. Every ineligible topic has something that lifts it: the
+// start of a broker that hosts one of its replicas, or its retry time (W8: Kafka has no timer). It is only
+// marked by a transition that took place (W1). Unlike Kafka, a failover does not hold back the online replicas of a
+// topic that has an offline one: they are deleted at once, as they are when a topic is queued.
+type topicDeletionManager struct {
+	c      *Core
+	client deletionClient
+}
+
+// topicDeletion is one topic queued for deletion.
+type topicDeletion struct {
+	name string
+	// topic is nil when only the marker, and perhaps the configuration, is left.
+	topic       *topicContext
+	markerCzxid int64
+	queuedAt    Time
+	// started: the partitions were moved to NonExistentPartition. It only grows.
+	started bool
+	// ineligible: no replica of the topic is started until it is lifted.
+	ineligible bool
+	// removing: all replicas are deleted and the removal of the nodes has failed at least once.
+	removing bool
+	// retryAt is when the deletion is tried again by itself; 0 when it waits for something else.
+	retryAt   Time
+	attempts  int // failures so far
+	lastError string
+}
+
+func (c *Core) tdm() topicDeletionManager { return topicDeletionManager{c, deletionClient{c}} }
+
+// init queues everything that has a marker, at failover (step 7); with deletion disabled it removes the markers.
+func (m topicDeletionManager) init(markers []Marker) error {
+	if !m.c.cfg.DeleteTopicEnable {
+		return m.refuse(markers)
+	}
+	return m.queue(markers)
+}
+
+// refuse removes markers while delete.topic.enable is false.
+func (m topicDeletionManager) refuse(markers []Marker) error {
+	for _, k := range markers {
+		m.c.note(Warn, "topic deletion is disabled: the marker is removed", k.Topic, "")
+	}
+	return m.client.deleteMarkers(markers)
+}
+
+// enqueue queues topics and starts what can be started.
+func (m topicDeletionManager) enqueue(markers []Marker) error {
+	if err := m.queue(markers); err != nil {
+		return err
+	}
+	return m.resume()
+}
+
+// queue adds topics. A marker that names another incarnation than the one that exists came too late and is void (W11).
+func (m topicDeletionManager) queue(markers []Marker) error {
+	x := m.c.ctx
+	var void []Marker
+	var queued []string
+	for _, k := range markers {
+		t := x.topics[k.Topic]
+		switch {
+		case x.deletions[k.Topic] != nil:
+		case t != nil && !k.ID.IsZero() && !t.ID.IsZero() && k.ID != t.ID:
+			m.c.note(Warn, "deletion marker is for an earlier topic of this name and is removed", k.Topic, "id "+k.ID.String())
+			void = append(void, k)
+		default:
+			d := &topicDeletion{name: k.Topic, topic: t, markerCzxid: k.Czxid, queuedAt: m.c.now}
+			x.deletions[k.Topic] = d
+			if t != nil {
+				t.deletion = d
+			}
+			queued = append(queued, k.Topic)
+		}
+	}
+	if len(queued) > 0 {
+		m.c.emit(DeletionsQueued{queued})
+	}
+	if len(void) == 0 {
+		return nil
+	}
+	return m.client.deleteMarkers(void)
+}
+
+// resumeFor lifts what blocks topics, because a broker with a replica of theirs started, and goes on with all.
+func (m topicDeletionManager) resumeFor(topics []*topicContext) error {
+	if len(topics) == 0 {
+		return nil
+	}
+	for _, t := range topics {
+		t.deletion.ineligible, t.deletion.retryAt = false, 0
+	}
+	return m.resume()
+}
+
+// retryDeletions runs when TimerDeletionRetry fires.
+func (c *Core) retryDeletions() error {
+	c.ctx.deletionTimerAt = 0
+	for _, d := range c.ctx.deletions {
+		if d.retryAt != 0 && d.retryAt <= c.now {
+			d.ineligible, d.retryAt = false, 0
+		}
+	}
+	return c.tdm().resume()
+}
+
+// failed handles replicas whose deletion failed with a code: they are Ineligible, and their topics are tried again
+// after a pause.
+func (m topicDeletionManager) failed(rs []replicaRef, codes map[replicaRef]cluster.ErrorCode) error {
+	if len(rs) == 0 {
+		return nil
+	}
+	for _, r := range rs {
+		entry := r.replica(r.id)
+		entry.attempts++
+		entry.lastError = codes[r]
+	}
+	if err := m.c.changeReplicaStates(rs, ReplicaDeletionIneligible); err != nil {
+		return err
+	}
+	for _, t := range topicsOf(rs) {
+		m.retryLater(t.deletion, "a replica could not be deleted")
+	}
+	return m.resume()
+}
+
+// lost handles replicas of queued topics that went offline with their broker or log dir. Those being deleted become
+// Ineligible and block their topic until the broker returns; those not yet begun go Offline. A replica that is
+// deleted already stays so and blocks nothing (W1).
+func (m topicDeletionManager) lost(rs []replicaRef) error {
+	var started, serving []replicaRef
+	for _, r := range rs {
+		switch r.replicaState(r.id) {
+		case ReplicaDeletionStarted:
+			started = append(started, r)
+		case NewReplica, OnlineReplica:
+			serving = append(serving, r)
+		}
+	}
+	if err := m.c.changeReplicaStates(serving, OfflineReplica); err != nil {
+		return err
+	}
+	if err := m.c.changeReplicaStates(started, ReplicaDeletionIneligible); err != nil {
+		return err
+	}
+	for _, t := range topicsOf(started) {
+		t.deletion.ineligible = true
+	}
+	return m.resume()
+}
+
+// succeeded handles replicas that their broker has deleted.
+func (m topicDeletionManager) succeeded(rs []replicaRef) error {
+	if len(rs) == 0 {
+		return nil
+	}
+	if err := m.c.changeReplicaStates(rs, ReplicaDeletionSuccessful); err != nil {
+		return err
+	}
+	return m.resume()
+}
+
+// resume looks at every queued topic and does what is due (Kafka: resumeDeletions): complete those whose replicas are all
+// deleted, take failed replicas back to Offline, start those that are eligible.
+func (m topicDeletionManager) resume() error {
+	x := m.c.ctx
+	var complete, eligible []*topicDeletion
+	var retry []replicaRef
+	for _, name := range slices.Sorted(maps.Keys(x.deletions)) {
+		d := x.deletions[name]
+		switch t := d.topic; {
+		case d.removing && d.retryAt != 0:
+		case t == nil || t.replicaCount() == t.replicas[ReplicaDeletionSuccessful]:
+			complete = append(complete, d)
+		case t.replicas[ReplicaDeletionStarted] == 0:
+			if t.replicas[ReplicaDeletionIneligible] > 0 {
+				retry = append(retry, replicasInState(t, ReplicaDeletionIneligible)...)
+			}
+			if !d.ineligible {
+				eligible = append(eligible, d)
+			}
+		}
+	}
+	if len(complete) > 0 {
+		if err := m.complete(complete); err != nil {
+			return err
+		}
+	}
+	if err := m.c.changeReplicaStates(retry, OfflineReplica); err != nil {
+		return err
+	}
+	if len(eligible) > 0 {
+		if err := m.start(eligible); err != nil {
+			return err
+		}
+	}
+	m.schedule()
+	return nil
+}
+
+func replicasInState(t *topicContext, s ReplicaState) []replicaRef {
+	return slices.DeleteFunc(t.allReplicas(), func(r replicaRef) bool { return r.replicaState(r.id) != s })
+}
+
+// start begins or goes on with the deletion of topics (Kafka: onTopicDeletion).
+func (m topicDeletionManager) start(ds []*topicDeletion) error {
+	var fresh, all []*partitionContext
+	for _, d := range ds {
+		all = append(all, d.topic.partitions...)
+		if !d.started {
+			fresh = append(fresh, d.topic.partitions...)
+			m.c.note(Info, "topic deletion started", d.name, "")
+		}
+	}
+	for _, target := range []PartitionState{OfflinePartition, NonExistentPartition} {
+		if _, err := m.c.changePartitionStates(fresh, target, 0); err != nil {
+			return err
+		}
+	}
+	for _, d := range ds {
+		// After the transitions: until then the partitions count as the topic's offline ones.
+		d.started = true
+	}
+	m.client.sendMetadataUpdate(all)
+	return m.deletePartitions(ds)
+}
+
+// deletePartitions takes the replicas of topics to ReplicaDeletionStarted (Kafka: onPartitionDeletion): offline ones
+// become Ineligible, the others are first stopped, which takes them out of their ISR, then deleted.
+func (m topicDeletionManager) deletePartitions(ds []*topicDeletion) error {
+	var serving, dead, todo []replicaRef
+	blocked := map[*topicDeletion]bool{}
+	for _, d := range ds {
+		for _, r := range d.topic.allReplicas() {
+			state := r.replicaState(r.id)
+			switch {
+			case state == ReplicaDeletionSuccessful:
+				// Gone, whether or not its broker lives (Kafka counts it as blocking when the broker is dead).
+			case m.c.ctx.isReplicaOnline(r.partitionContext, r.id):
+				todo = append(todo, r)
+			default:
+				if state == NewReplica || state == OnlineReplica {
+					serving = append(serving, r) // there is no way from Online to Ineligible but through Offline
+				}
+				dead = append(dead, r)
+				blocked[d] = true
+			}
+		}
+	}
+	if err := m.c.changeReplicaStates(serving, OfflineReplica); err != nil {
+		return err
+	}
+	// Kafka tries Ineligible again on Ineligible ones and logs an invalid transition.
+	dead = slices.DeleteFunc(dead, func(r replicaRef) bool { return r.replicaState(r.id) != OfflineReplica })
+	for _, step := range []struct {
+		replicas []replicaRef
+		target   ReplicaState
+	}{{dead, ReplicaDeletionIneligible}, {todo, OfflineReplica}, {todo, ReplicaDeletionStarted}} {
+		if err := m.c.changeReplicaStates(step.replicas, step.target); err != nil {
+			return err
+		}
+	}
+	for _, d := range ds {
+		if blocked[d] {
+			d.ineligible = true
+			m.c.note(Info, "topic deletion waits for offline replicas", d.name, "")
+		}
+		stuck := slices.ContainsFunc(d.topic.allReplicas(), func(r replicaRef) bool {
+			s := r.replicaState(r.id)
+			return s != ReplicaDeletionStarted && s != ReplicaDeletionSuccessful && s != ReplicaDeletionIneligible
+		})
+		if stuck {
+			m.retryLater(d, "a replica could not be stopped")
+		}
+	}
+	// When nothing could be started no answer will come to look at the Ineligible ones again.
+	var retry []replicaRef
+	for _, d := range ds {
+		if d.topic.replicas[ReplicaDeletionStarted] == 0 {
+			retry = append(retry, replicasInState(d.topic, ReplicaDeletionIneligible)...)
+		}
+	}
+	return m.c.changeReplicaStates(retry, OfflineReplica)
+}
+
+// complete removes the nodes of topics whose replicas are all deleted, then forgets them (Kafka: completeDeleteTopic). A topic that
+// cannot be removed now is tried again.
+func (m topicDeletionManager) complete(ds []*topicDeletion) error {
+	var replicas []replicaRef
+	var untold []*partitionContext
+	for _, d := range ds {
+		if d.topic == nil {
+			continue
+		}
+		m.client.mutePartitionModifications(d.name)
+		replicas = append(replicas, d.topic.allReplicas()...)
+		if !d.started { // without replicas: nobody was told yet
+			untold = append(untold, d.topic.partitions...)
+		}
+	}
+	if len(untold) > 0 {
+		m.client.sendMetadataUpdate(untold)
+	}
+	if err := m.c.changeReplicaStates(replicas, NonExistentReplica); err != nil {
+		return err
+	}
+	reborn, err := m.client.deleteTopics(ds)
+	if err != nil {
+		return err
+	}
+	if len(reborn) == 0 {
+		return nil
+	}
+	return m.c.addTopics(reborn)
+}
+
+// forget drops a topic whose nodes are gone.
+func (m topicDeletionManager) forget(ds []*topicDeletion) {
+	var names []string
+	var refs []TopicRef
+	for _, d := range ds {
+		delete(m.c.ctx.deletions, d.name)
+		names = append(names, d.name)
+		if d.topic != nil {
+			refs = append(refs, d.topic.TopicRef)
+			m.c.ctx.removeTopic(d.topic)
+		}
+		m.c.note(Info, "topic deletion completed", d.name, "")
+	}
+	if len(refs) > 0 {
+		m.c.emit(TopicsForgotten{refs})
+	}
+	if len(names) > 0 {
+		m.c.emit(DeletionsEnded{names})
+	}
+}
+
+// retryLater blocks a deletion until its next attempt.
+func (m topicDeletionManager) retryLater(d *topicDeletion, why string) {
+	if d.retryAt != 0 {
+		return
+	}
+	d.attempts++
+	d.ineligible = true
+	d.retryAt = m.c.now + Time(m.c.backoff(d.attempts))
+	d.lastError = why
+	m.c.note(Warn, "topic deletion is tried again later", d.name, fmt.Sprintf("%s, attempt %d", why, d.attempts))
+}
+
+// schedule keeps the timer at the earliest retry.
+func (m topicDeletionManager) schedule() {
+	x := m.c.ctx
+	var at Time
+	for _, d := range x.deletions {
+		if d.retryAt != 0 && (at == 0 || d.retryAt < at) {
+			at = d.retryAt
+		}
+	}
+	switch {
+	case at == x.deletionTimerAt:
+	case at == 0:
+		m.c.emit(CancelTimer{TimerDeletionRetry})
+	default:
+		m.c.emit(StartTimer{TimerDeletionRetry, max(int64(at-m.c.now), 0)})
+	}
+	x.deletionTimerAt = at
+}
+
+// topicsOf lists the topics of replicas once each, in order of first appearance.
+func topicsOf(rs []replicaRef) []*topicContext {
+	var out []*topicContext
+	seen := map[*topicContext]bool{}
+	for _, r := range rs {
+		if !seen[r.topic] {
+			seen[r.topic] = true
+			out = append(out, r.topic)
+		}
+	}
+	return out
+}
+
+// handleTopicDeletion reads the markers and queues what is new (Kafka: processTopicDeletion).
+func (c *Core) handleTopicDeletion() error {
+	r, err := query[MarkersRead](c, ReadDeletionMarkers{})
+	if err != nil {
+		return err
+	}
+	if !c.cfg.DeleteTopicEnable {
+		return c.tdm().refuse(r.Markers)
+	}
+	var unknown []string
+	for _, k := range r.Markers {
+		if c.ctx.topics[k.Topic] == nil && !c.ctx.isQueued(k.Topic) {
+			unknown = append(unknown, k.Topic)
+		}
+	}
+	// The topic may have been created so recently that TopicChange is still to come.
+	if err := c.addTopics(unknown); err != nil {
+		return err
+	}
+	var known, void []Marker
+	for _, k := range r.Markers {
+		if c.ctx.topics[k.Topic] == nil && !c.ctx.isQueued(k.Topic) {
+			c.note(Warn, "deletion marker names a topic that does not exist and is removed", k.Topic, "")
+			void = append(void, k)
+		} else {
+			known = append(known, k)
+		}
+	}
+	if err := c.tdm().client.deleteMarkers(void); err != nil {
+		return err
+	}
+	return c.tdm().enqueue(known)
+}
+
+// handleStopReplicaReply sorts the answers to deletions (Kafka: TopicDeletionStopReplicaResponseReceived). What counts
+// is decided here, by the state of now (W26): an answer of another term, registration or incarnation, or
+// one for a replica that is not being deleted, changes nothing. A request that failed as a whole, or an answer that
+// leaves a partition out, is a failure of the replica and is tried again.
+func (c *Core) handleStopReplicaReply(ev StopReplicaReply) error {
+	if !c.isCurrent(ev.Request.Target) {
+		return nil
+	}
+	codes := map[cluster.TopicPartition]cluster.ErrorCode{}
+	for _, p := range ev.Partitions {
+		codes[p.TopicPartition] = p.Err
+	}
+	var ok, failed []replicaRef
+	failures := map[replicaRef]cluster.ErrorCode{}
+	for _, t := range ev.Request.Topics {
+		for _, sp := range t.Partitions {
+			p := c.ctx.partitionOf(t.TopicRef, sp.Partition)
+			id := ev.Request.Target.Broker
+			if p == nil || !sp.Delete || !p.queued() || p.replicaState(id) != ReplicaDeletionStarted {
+				continue
+			}
+			code, answered := codes[p.TopicPartition]
+			if ev.Err != cluster.None {
+				code = ev.Err
+			} else if !answered {
+				code = cluster.UnknownServerError
+			}
+			if r := (replicaRef{p, id}); code == cluster.None {
+				ok = append(ok, r)
+			} else {
+				failed = append(failed, r)
+				failures[r] = code
+			}
+		}
+	}
+	if err := c.tdm().failed(failed, failures); err != nil {
+		return err
+	}
+	return c.tdm().succeeded(ok)
+}
+
+// isCurrent reports whether a request was sent in this term to the broker's present registration.
+func (c *Core) isCurrent(t Target) bool {
+	b, known := c.ctx.brokers[t.Broker]
+	return known && t.ControllerEpoch == c.ctx.epoch && t.BrokerEpoch == b.Epoch
+}

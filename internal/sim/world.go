@@ -1,0 +1,393 @@
+// Package sim simulates a cluster on the controller's pure core: a coordination store that conflicts and loses
+// answers, brokers that die, bounce and lose disks, requests that are repeated or arrive late. Everything happens in one
+// goroutine, in an order chosen by a seed, so that every run can be repeated. Checkers, apart from the simulator, watch over it.
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"klamm/internal/cluster"
+	"klamm/internal/controller"
+)
+
+// Options choose a world. The zero value is three brokers without faults.
+type Options struct {
+	Seed    uint64
+	Brokers int
+	// DeletionDisabled is delete.topic.enable=false.
+	DeletionDisabled bool
+	// Trace receives a line for everything that happens.
+	Trace func(string)
+	// Filter stands between the core and its driver; tests plant faults with it.
+	Filter func(controller.Effect) []controller.Effect
+}
+
+// World is a simulated cluster.
+type World struct {
+	opts  Options
+	rng   *rand.Rand
+	now   controller.Time
+	store *store
+	nodes map[cluster.BrokerID]*Node
+
+	faults       faults
+	sessions     int64
+	deadSessions []int64  // of processes that ended
+	inFlight     []flight // requests of senders that are gone
+	ids          uint64
+
+	tokens   controller.ReplyToken
+	requests map[controller.ReplyToken]request
+
+	checks   *checks
+	steps    int // events fed
+	carried  int // effects carried out
+	failures []string
+}
+
+// faults are probabilities in per cent.
+type faults struct {
+	storeUnavailable, storeLost, replyLost, zombie, deleteFails int
+}
+
+type flight struct {
+	to  cluster.BrokerID
+	req controller.Effect
+}
+
+type request struct {
+	node cluster.BrokerID // whose controller has it
+	ev   controller.Event
+}
+
+// New builds a world whose brokers all start at once.
+func New(o Options) *World {
+	if o.Brokers == 0 {
+		o.Brokers = 3
+	}
+	w := &World{
+		opts: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), nodes: map[cluster.BrokerID]*Node{},
+		requests: map[controller.ReplyToken]request{}, now: 1_000_000,
+	}
+	w.store = newStore(w)
+	w.checks = newChecks(w)
+	for id := cluster.BrokerID(1); int(id) <= o.Brokers; id++ {
+		w.nodes[id] = &Node{id: id, w: w, broker: broker{logs: map[cluster.TopicPartition]diskLog{}}}
+	}
+	return w
+}
+
+// StartAll starts every broker that is down.
+func (w *World) StartAll() {
+	for _, n := range w.Nodes() {
+		if !n.up {
+			n.start()
+		}
+	}
+}
+
+// Nodes lists the nodes by id.
+func (w *World) Nodes() []*Node {
+	out := make([]*Node, 0, len(w.nodes))
+	for _, id := range slices.Sorted(maps.Keys(w.nodes)) {
+		out = append(out, w.nodes[id])
+	}
+	return out
+}
+
+// Close abandons all cores.
+func (w *World) Close() {
+	for _, n := range w.nodes {
+		if n.up {
+			n.core.Close()
+		}
+	}
+}
+
+// Failures lists what the checkers found.
+func (w *World) Failures() []string { return w.failures }
+
+func (w *World) coreConfig(id cluster.BrokerID) controller.Config {
+	return controller.Config{
+		Broker: id, DeleteTopicEnable: !w.opts.DeletionDisabled, UseTopicIDs: true, UseLeaderRecoveryState: true, NewTopicID: w.newTopicID,
+	}
+}
+
+func (w *World) newTopicID() cluster.TopicID {
+	w.ids++
+	var id cluster.TopicID
+	binary.BigEndian.PutUint64(id[8:], w.ids)
+	return id
+}
+
+func (w *World) chance(percent int) bool { return percent > 0 && w.rng.IntN(100) < percent }
+
+func (w *World) failf(format string, args ...any) {
+	msg := fmt.Sprintf(format, args...)
+	w.tracef(nil, "FAILED: %s", msg)
+	w.failures = append(w.failures, msg)
+}
+
+func (w *World) tracef(n *Node, format string, args ...any) {
+	if w.opts.Trace == nil {
+		return
+	}
+	prefix := "-"
+	if n != nil {
+		prefix = fmt.Sprint(n.id)
+	}
+	for line := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
+		w.opts.Trace(prefix + " " + line)
+	}
+}
+
+// storeFault chooses what happens to a store operation. Reads are never lost: they have no outcome.
+func (w *World) storeFault(e controller.Store) fault {
+	if w.chance(w.faults.storeUnavailable) {
+		return unavailable
+	}
+	_, elects := e.Op.(controller.Elect)
+	if (e.Fenced || elects) && w.chance(w.faults.storeLost) {
+		if elects {
+			return []fault{lostBefore, lostAfter}[w.rng.IntN(2)]
+		}
+		return []fault{lostBefore, lostAfter, lostMiddle}[w.rng.IntN(3)]
+	}
+	return noFault
+}
+
+// ---- requests
+
+func (w *World) nextToken() controller.ReplyToken {
+	w.tokens++
+	return w.tokens
+}
+
+// ask puts a request into a node's controller queue.
+func (w *World) ask(n *Node, ev controller.Event) {
+	r, _ := controller.Preempted(ev)
+	w.requests[r.Token] = request{n.id, ev}
+	n.enqueue(ev)
+}
+
+// dropRequests forgets the requests of a process that ended: their connections are gone.
+func (w *World) dropRequests(id cluster.BrokerID) {
+	for token, r := range w.requests {
+		if r.node == id {
+			delete(w.requests, token)
+		}
+	}
+}
+
+func (w *World) answered(r controller.Reply) {
+	req, ok := w.requests[r.Token]
+	if !ok {
+		w.failf("request %d was answered twice, or never asked: %+v", r.Token, r.Value)
+		return
+	}
+	delete(w.requests, r.Token)
+	w.checks.answer(req.ev, r.Value)
+	if a, ok := req.ev.(controller.AlterPartition); ok {
+		w.applyAlterPartition(a, r.Value.(controller.AlterPartitionResult))
+	}
+}
+
+// applyAlterPartition commits a successful answer at the leader that asked.
+func (w *World) applyAlterPartition(req controller.AlterPartition, res controller.AlterPartitionResult) {
+	n := w.nodes[req.Broker]
+	for i, t := range res.Topics {
+		for _, p := range t.Partitions {
+			for tp, h := range n.hosted {
+				if p.Err == cluster.None && h.id == req.Topics[i].ID && tp.Partition == p.Partition &&
+					h.state.LeaderEpoch == p.State.LeaderEpoch && p.State.PartitionEpoch >= h.state.PartitionEpoch {
+					h.state = p.State.Clone()
+				}
+			}
+		}
+	}
+}
+
+// ---- running
+
+// choice is something that can happen next.
+type choice func()
+
+// progress lists what moves the cluster on by itself.
+func (w *World) progress() []choice {
+	var out []choice
+	for _, n := range w.Nodes() {
+		if !n.up {
+			continue
+		}
+		if n.busy() {
+			out = append(out, n.step, n.step)
+		}
+		for _, id := range slices.Sorted(maps.Keys(n.links)) {
+			if to := w.nodes[id]; len(n.links[id]) > 0 && to.up {
+				out = append(out, func() { n.deliver(to) })
+			}
+		}
+	}
+	for i := range w.inFlight {
+		out = append(out, func() { w.arrive(i) })
+	}
+	return out
+}
+
+// arrive delivers a request whose sender is gone; nobody waits for the answer.
+func (w *World) arrive(i int) {
+	f := w.inFlight[i]
+	w.inFlight = slices.Delete(w.inFlight, i, i+1)
+	if n := w.nodes[f.to]; n.up {
+		w.tracef(n, "= late: %s", FormatEffect(f.req))
+		n.handle(f.req)
+	}
+}
+
+// fireNextTimer advances the clock to the earliest timer; false when there is none.
+func (w *World) fireNextTimer() bool {
+	var first *Node
+	var timer controller.TimerID
+	var at controller.Time
+	for _, n := range w.Nodes() {
+		if !n.up {
+			continue
+		}
+		if id, t, ok := n.nextTimer(); ok && (first == nil || t < at) {
+			first, timer, at = n, id, t
+		}
+	}
+	if first == nil {
+		return false
+	}
+	first.fireTimer(timer)
+	return true
+}
+
+// Settle runs without disturbance, always the first thing possible, until nothing is left to do.
+func (w *World) Settle() { w.SettleUntil(func() bool { return false }) }
+
+// SettleUntil is Settle that stops early.
+func (w *World) SettleUntil(stop func() bool) {
+	for range 50_000 {
+		if len(w.failures) > 0 || stop() {
+			return
+		}
+		if p := w.progress(); len(p) > 0 {
+			p[0]()
+		} else if !w.fireNextTimer() {
+			return
+		}
+	}
+	w.failf("the cluster does not settle")
+}
+
+// Heal repairs everything: no faults any more, dead processes' sessions expire, broken disks are repaired, all brokers run.
+func (w *World) Heal() {
+	w.faults = faults{}
+	for _, n := range w.Nodes() {
+		if n.up && (n.badDirs[0] || n.badDirs[1]) {
+			w.Kill(n.id)
+		}
+		n.badDirs = [2]bool{}
+	}
+	for len(w.deadSessions) > 0 {
+		w.expireDead(0)
+	}
+	w.StartAll()
+}
+
+// Kill ends a broker's process.
+func (w *World) Kill(id cluster.BrokerID) {
+	n := w.nodes[id]
+	w.tracef(nil, "broker %d is killed", id)
+	if n.session != 0 {
+		w.deadSessions = append(w.deadSessions, n.session)
+		n.session = 0
+	}
+	n.kill()
+}
+
+// Start starts a broker's process.
+func (w *World) Start(id cluster.BrokerID) {
+	w.tracef(nil, "broker %d starts", id)
+	w.nodes[id].start()
+}
+
+// ExpireDead lets the sessions of all ended processes expire.
+func (w *World) ExpireDead() {
+	for len(w.deadSessions) > 0 {
+		w.expireDead(0)
+	}
+}
+
+func (w *World) expireDead(i int) {
+	s := w.deadSessions[i]
+	w.deadSessions = slices.Delete(w.deadSessions, i, i+1)
+	w.store.expire(s)
+}
+
+// ---- what users do
+
+// CreateTopic creates a topic as the CreateTopics handler does; it reports false when the name is taken.
+func (w *World) CreateTopic(name string, assignment ...[]cluster.BrokerID) bool {
+	if _, marked := w.store.markers[name]; marked || w.store.topics[name] != nil {
+		return false
+	}
+	w.createNode(name, w.newTopicID(), assignment)
+	return true
+}
+
+func (w *World) createNode(name string, id cluster.TopicID, assignment [][]cluster.BrokerID) {
+	ps := map[int32]cluster.ReplicaAssignment{}
+	for i, replicas := range assignment {
+		ps[int32(i)] = cluster.ReplicaAssignment{Replicas: slices.Clone(replicas)}
+	}
+	w.tracef(nil, "topic %s is created %v", name, assignment)
+	w.store.createTopic(name, id, ps)
+	w.checks.created(name, w.store.topics[name])
+}
+
+// DeleteTopic marks a topic as the DeleteTopics handler does, with the id in the marker or, as Kafka, without.
+func (w *World) DeleteTopic(name string, withID bool) bool {
+	t := w.store.topics[name]
+	if t == nil {
+		return false
+	}
+	w.tracef(nil, "topic %s is marked for deletion", name)
+	if _, marked := w.store.markers[name]; marked {
+		return true
+	}
+	id := cluster.TopicID{}
+	if withID {
+		id = t.id
+	}
+	w.checks.unwanted(t)
+	w.store.createMarker(name, id)
+	return true
+}
+
+// AddPartition adds one partition to a topic, whether or not it is marked: an admin request can race with a deletion.
+func (w *World) AddPartition(name string, replicas []cluster.BrokerID) {
+	t := w.store.topics[name]
+	w.tracef(nil, "topic %s gets a partition on %v", name, replicas)
+	t.partitions[int32(len(t.partitions))] = cluster.ReplicaAssignment{Replicas: replicas}
+	t.version++
+	w.store.fire(controller.Watched{Kind: controller.WatchTopic, Topic: name})
+}
+
+// RemoveByHand removes a topic's nodes outside of the protocol.
+func (w *World) RemoveByHand(name string) {
+	w.tracef(nil, "topic %s is removed by hand", name)
+	w.checks.removedByHand(name, w.store.topics[name])
+	w.store.removeTopic(name)
+}
+
+func sortedPartitions[V any](m map[cluster.TopicPartition]V) []cluster.TopicPartition {
+	return slices.SortedFunc(maps.Keys(m), cluster.TopicPartition.Compare)
+}
