@@ -40,7 +40,7 @@ type Conn struct {
 	mu struct {
 		sync.Mutex
 		queue   []*Request
-		bytes   int // frame bytes of the requests in queue that are not answered
+		bytes   int // cost of the requests in queue that are not answered
 		waiting int // how many they are
 		sealed  bool
 		closed  bool
@@ -127,7 +127,7 @@ func (c *Conn) enqueue(r *Request) {
 	c.srv.stats.InFlight.Add(1)
 	c.mu.Lock()
 	c.mu.queue = append(c.mu.queue, r)
-	c.mu.bytes += r.Size
+	c.mu.bytes += r.cost
 	c.mu.waiting++
 	c.mu.Unlock()
 }
@@ -136,7 +136,7 @@ func (c *Conn) enqueue(r *Request) {
 func (c *Conn) answered(r *Request, a answer) {
 	c.srv.stats.InFlight.Add(-1)
 	c.mu.Lock()
-	c.mu.bytes -= r.Size
+	c.mu.bytes -= r.cost
 	c.mu.waiting--
 	closed := c.mu.closed
 	front := false

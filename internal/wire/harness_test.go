@@ -197,5 +197,8 @@ func produceFrame(correlationID int32, acks int16, records []byte) []byte {
 	return AppendRequest(nil, req, correlationID, &testClientID)
 }
 
-// answerNow answers every request with an empty response of its kind.
-func answerNow(_ context.Context, r *Request) { r.Respond(r.Msg.ResponseKind(), 0) }
+// respondEmpty answers with an empty response of the request's kind.
+func respondEmpty(r *Request) { r.Respond(r.Msg.ResponseKind(), 0) }
+
+// answerNow answers every request so.
+func answerNow(_ context.Context, r *Request) { respondEmpty(r) }

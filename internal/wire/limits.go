@@ -14,7 +14,7 @@ type Limits struct {
 	MaxConnectionsPerIP          int            // max.connections.per.ip; no limit
 	MaxConnectionsPerIPOverrides map[string]int // max.connections.per.ip.overrides, by address
 	InFlightRequests             int            // unanswered requests of a connection before it is read no more; 64
-	InFlightBytes                int            // bytes of their frames before it is read no more; 16 MiB
+	InFlightBytes                int            // memory they may take before it is read no more; 16 MiB
 	DrainTimeout                 time.Duration  // how long a stopping server waits for answers; 5 seconds
 }
 

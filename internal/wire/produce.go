@@ -6,10 +6,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// structureBytesMax bounds the part of a client's request that is not record bytes. Decoded, structure takes
-// several times its size on the wire (an empty topic is 3 bytes there and 64 in memory); the bound keeps one
-// request from taking gigabytes. Kafka has no such bound; requests of real clients stay far below.
-const structureBytesMax = 16 << 20
+// structureBytesMax bounds the part of a client's request that is not record bytes: an element of an array can
+// be a byte or two on the wire and a hundred in memory, so 100 MiB of empty topics would take 9 GB. Kafka has no such
+// bound; requests of real clients stay far below (a reassignment of 200,000 partitions has 4 MB).
+const structureBytesMax = 8 << 20
+
+// structureCost is how many times its bytes such a part may take in memory.
+const structureCost = 64
 
 // decodeProduce decodes a Produce request of any version. It does what kmsg does with fewer allocations, none of
 // them before the message has been walked to its end. Topics without partitions are left out: they have no place

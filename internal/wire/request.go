@@ -46,6 +46,7 @@ type Request struct {
 	Received time.Time // when the frame had arrived
 	Size     int       // bytes of the frame without its length
 
+	cost     int     // what it counts against Limits.InFlightBytes
 	frame    *buffer // nil once released, or when the message does not need it
 	answered atomic.Bool
 	answer   answer // owned by the one who answers, then guarded by Conn.mu, then owned by the writer
@@ -183,9 +184,10 @@ func newRequest(h header, body []byte, msg kmsg.Request, frame *buffer) (*Reques
 	}
 	r := &Request{Key: h.key, Version: h.version, CorrelationID: h.correlationID, ClientID: h.clientID, Msg: msg, Size: len(frame.b)}
 	if h.key == keyProduce {
-		r.frame = frame
+		r.frame, r.cost = frame, r.Size
 	} else {
 		frame.release()
+		r.cost = structureCost * r.Size
 	}
 	return r, nil
 }

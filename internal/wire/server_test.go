@@ -43,7 +43,7 @@ func TestAProduceWithoutAcksHasNoAnswerAndHoldsNothingUp(t *testing.T) {
 				r.Respond(nil, 0)
 				return
 			}
-			answerNow(nil, r)
+			respondEmpty(r)
 		})
 		p := h.dial()
 		p.send(metadataFrame(1), produceFrame(2, 0, []byte("x")), metadataFrame(3))
@@ -172,7 +172,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				waiting = r
 				return
 			}
-			answerNow(nil, r)
+			respondEmpty(r)
 		}, func(cfg *ServerConfig, _ *wiretest.Net) { cfg.Limits.ConnectionsMaxIdle = time.Minute })
 		closedAfter := func(p *peer) time.Duration {
 			begin := time.Now()
@@ -199,6 +199,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		parked := h.dial()
 		parked.send(metadataFrame(9))
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		waiting.Respond(waiting.Msg.ResponseKind(), 0)
 		parked.correlations(1)
 		if d := closedAfter(parked); d > 2*time.Minute {
@@ -238,7 +239,7 @@ func TestAPanicInAHandlerClosesItsConnectionOnly(t *testing.T) {
 			if r.CorrelationID == 13 {
 				panic("unlucky")
 			}
-			answerNow(nil, r)
+			respondEmpty(r)
 		})
 		bad, good := h.dial(), h.dial()
 		bad.send(metadataFrame(13))
@@ -256,8 +257,8 @@ func TestAPanicInAHandlerClosesItsConnectionOnly(t *testing.T) {
 func TestASecondAnswerClosesTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, func(_ context.Context, r *Request) {
-			answerNow(nil, r)
-			answerNow(nil, r)
+			respondEmpty(r)
+			respondEmpty(r)
 		})
 		p := h.dial()
 		p.send(metadataFrame(1))

@@ -28,6 +28,7 @@ func TestAStoppingServerFinishesAnswersInFlight(t *testing.T) {
 			t.Error("a stopping server took a connection")
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		waiting[1].Respond(waiting[1].Msg.ResponseKind(), 0)
 		waiting[0].Respond(waiting[0].Msg.ResponseKind(), 0)
 		p.correlations(2)
