@@ -40,8 +40,8 @@ func ActiveController(ctx context.Context, s Store) (cluster.BrokerID, error) {
 }
 
 // TryElect makes the broker the controller if there is none: it creates /controller and increments
-// /controller_epoch in one transaction. ErrControllerMoved when another broker won. Any other error leaves open
-// whether the broker was elected: Kafka then moves the controller on (Resign with the last known term).
+// /controller_epoch in one transaction. ErrControllerMoved when another broker won. After any other error the broker
+// may have been elected without knowing; TryElect again then finds that term and returns it.
 // Kafka: KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 func TryElect(ctx context.Context, s Store, sess Session, id cluster.BrokerID) (Term, error) {
 	epoch, version, err := readOrCreateControllerEpoch(ctx, s)
@@ -49,54 +49,62 @@ func TryElect(ctx context.Context, s Store, sess Session, id cluster.BrokerID) (
 		return Term{}, fmt.Errorf("elect controller: %w", err)
 	}
 	me := EncodeController(ControllerNode{BrokerID: id, TimestampMs: time.Now().UnixMilli(), KRaftEpoch: NoKRaftEpoch})
-	results, err := s.Multi(ctx,
-		CreateEphemeral(ControllerPath, me, sess),
-		Set(ControllerEpochPath, EncodeControllerEpoch(epoch+1), version))
-	switch {
-	case err == nil:
-		return Term{id, epoch + 1, results[1].Stat.Version}, nil
-	case errors.Is(err, ErrNodeExists) || errors.Is(err, ErrBadVersion) || errors.Is(err, ErrUnknownOutcome):
-		return verifyElection(ctx, s, sess, id, epoch+1, err)
+	for {
+		results, err := s.Multi(ctx,
+			CreateEphemeral(ControllerPath, me, sess),
+			Set(ControllerEpochPath, EncodeControllerEpoch(epoch+1), version))
+		unknown := errors.Is(err, ErrUnknownOutcome)
+		switch {
+		case err == nil:
+			return Term{id, epoch + 1, results[1].Stat.Version}, nil
+		case !unknown && !errors.Is(err, ErrNodeExists) && !errors.Is(err, ErrBadVersion):
+			return Term{}, fmt.Errorf("elect controller: %w", err)
+		}
+		term, elected, err := findTerm(ctx, s, sess, id)
+		switch {
+		case err != nil:
+			return Term{}, fmt.Errorf("verify election: %w", err)
+		case elected:
+			return term, nil
+		case !unknown:
+			return Term{}, fmt.Errorf("%w: it is gone already", ErrControllerMoved)
+		}
+		// Not applied so far. The same transaction can be sent again: the epoch's version lets only one through.
 	}
-	return Term{}, fmt.Errorf("elect controller: %w", err)
 }
 
-// verifyElection finds out whether an election that was refused or not answered is nevertheless ours: an earlier
-// try may have been applied and its answer lost.
-func verifyElection(ctx context.Context, s Store, sess Session, id cluster.BrokerID, want cluster.ControllerEpoch, cause error) (Term, error) {
+// findTerm tells whether this session's broker is the controller: it may have been elected by a try whose answer was
+// lost. ErrControllerMoved when somebody else is; false when nobody is.
+func findTerm(ctx context.Context, s Store, sess Session, id cluster.BrokerID) (Term, bool, error) {
 	reads, err := s.GetMany(ctx, []string{ControllerPath, ControllerEpochPath})
 	if err != nil {
-		return Term{}, fmt.Errorf("verify election: %w", err)
+		return Term{}, false, err
 	}
-	if reads[0].Err != nil {
-		if errors.Is(cause, ErrUnknownOutcome) {
-			// Not applied so far, and it may still be: only a new try can tell.
-			return Term{}, fmt.Errorf("elect controller: %w", cause)
-		}
-		return Term{}, fmt.Errorf("%w: it is gone already", ErrControllerMoved)
+	if errors.Is(reads[0].Err, ErrNoNode) {
+		return Term{}, false, nil
+	}
+	if err := errors.Join(reads[0].Err, reads[1].Err); err != nil {
+		return Term{}, false, err
 	}
 	n, err := DecodeController(reads[0].Node.Data)
 	if err != nil {
-		return Term{}, fmt.Errorf("verify election: %w", err)
+		return Term{}, false, err
 	}
-	if n.BrokerID != id {
-		return Term{}, fmt.Errorf("%w: broker %d", ErrControllerMoved, n.BrokerID)
+	owner, epochNode := reads[0].Node.Stat.EphemeralOwner, reads[1].Node
+	if n.BrokerID != id || owner != sess.ID() {
+		// Kafka looks at the id only. But the node of my own previous session has my id, too, and will soon be gone.
+		return Term{}, false, fmt.Errorf("%w: broker %d in session %#x", ErrControllerMoved, n.BrokerID, owner)
 	}
-	if reads[0].Node.Stat.EphemeralOwner != sess.ID() {
-		// Kafka looks at the id only. The node of my own previous session has my id and will soon be gone.
-		return Term{}, fmt.Errorf("%w: broker %d in session %#x", ErrControllerMoved, n.BrokerID, reads[0].Node.Stat.EphemeralOwner)
-	}
-	if reads[1].Err != nil {
-		return Term{}, fmt.Errorf("verify election: read controller epoch: %w", reads[1].Err)
-	}
-	epoch, err := DecodeControllerEpoch(reads[1].Node.Data)
+	epoch, err := DecodeControllerEpoch(epochNode.Data)
 	if err != nil {
-		return Term{}, fmt.Errorf("verify election: %w", err)
+		return Term{}, false, err
 	}
-	if epoch != want {
-		return Term{}, fmt.Errorf("%w: the controller epoch is %d, not %d", ErrControllerMoved, epoch, want)
+	// Kafka compares the epoch with the one it wanted to write. One transaction writes both nodes of an election, so
+	// their change ids tell the same, also to a later call that does not know what the former wanted.
+	if epochNode.Stat.Mzxid != reads[0].Node.Stat.Czxid {
+		return Term{}, false, fmt.Errorf("%w: the controller epoch moved to %d", ErrControllerMoved, epoch)
 	}
-	return Term{id, epoch, reads[1].Node.Stat.Version}, nil
+	return Term{id, epoch, epochNode.Stat.Version}, true, nil
 }
 
 // readOrCreateControllerEpoch returns the epoch of the last election with the node's data version; 0 at first.

@@ -60,19 +60,17 @@ func EnsurePersistentPaths(ctx context.Context, s Store) error {
 
 // ClusterID reads the cluster's id. The first broker of a cluster creates it.
 func ClusterID(ctx context.Context, s Store) (string, error) {
-	node, err := s.Get(ctx, ClusterIDPath)
-	if errors.Is(err, ErrNoNode) {
-		id := cluster.NewTopicID().String()
-		err = CreateRecursive(ctx, s, ClusterIDPath, EncodeClusterID(id))
+	for {
+		node, err := s.Get(ctx, ClusterIDPath)
 		if err == nil {
-			return id, nil
+			return DecodeClusterID(node.Data)
 		}
-		if errors.Is(err, ErrNodeExists) || errors.Is(err, ErrUnknownOutcome) {
-			node, err = s.Get(ctx, ClusterIDPath) // another broker, or this one with its answer lost
+		if errors.Is(err, ErrNoNode) {
+			err = CreateRecursive(ctx, s, ClusterIDPath, EncodeClusterID(cluster.NewTopicID().String()))
+		}
+		// What was created is read back: it may be another broker's, or of a try whose answer was lost.
+		if err != nil && !errors.Is(err, ErrNodeExists) && !errors.Is(err, ErrUnknownOutcome) {
+			return "", fmt.Errorf("cluster id: %w", err)
 		}
 	}
-	if err != nil {
-		return "", fmt.Errorf("cluster id: %w", err)
-	}
-	return DecodeClusterID(node.Data)
 }

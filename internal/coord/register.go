@@ -86,10 +86,7 @@ func tryRegister(ctx context.Context, s Store, sess Session, id cluster.BrokerID
 		node, readErr := s.Get(ctx, path)
 		switch {
 		case errors.Is(readErr, ErrNoNode):
-			if errors.Is(err, ErrUnknownOutcome) {
-				return cluster.NoBrokerEpoch, fmt.Errorf("register broker %d: %w", id, err)
-			}
-			continue // gone meanwhile
+			continue // gone meanwhile, or not applied: creating twice is not possible
 		case readErr != nil:
 			return cluster.NoBrokerEpoch, fmt.Errorf("register broker %d: %w", id, readErr)
 		case node.Stat.EphemeralOwner == sess.ID():

@@ -111,12 +111,16 @@ func electionFindsItself(t *testing.T, f *fixture) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The epoch moved on meanwhile: my node is there, but it is not of this election.
-	if _, err := coord.TryElect(f.ctx, f.s, sess, 1); !errors.Is(err, coord.ErrControllerMoved) {
-		t.Errorf("electing the controller again: %v", err)
+	if again, err := coord.TryElect(f.ctx, f.s, sess, 1); err != nil || again != first {
+		t.Errorf("electing the controller again gave %+v, %v; want %+v", again, err, first)
 	}
-	if got := f.get(coord.ControllerEpochPath).Stat.Version; got != first.EpochVersion {
-		t.Errorf("the epoch's version is %d after %+v", got, first)
+	if _, err := coord.TryElect(f.ctx, f.s, f.session(), 1); !errors.Is(err, coord.ErrControllerMoved) {
+		t.Errorf("the same id in another session: %v", err)
+	}
+	// Somebody else moved the epoch on: the node is mine, but its term is over.
+	f.multi(coord.Set(coord.ControllerEpochPath, []byte("9"), first.EpochVersion))
+	if _, err := coord.TryElect(f.ctx, f.s, sess, 1); !errors.Is(err, coord.ErrControllerMoved) {
+		t.Errorf("a term that is over: %v", err)
 	}
 }
 
