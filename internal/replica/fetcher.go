@@ -1,0 +1,403 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"klamm/internal/cluster"
+	"klamm/internal/commitlog"
+	"klamm/internal/wire"
+)
+
+// Conn is a connection to another broker. After an error it is only closed. wire.ClientConn satisfies it, and its Fetch,
+// which saves copying the records, is used when there is one.
+type Conn interface {
+	Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error)
+	Close() error
+}
+
+// fencedPause is how many back-offs a partition waits whose leader has a newer epoch than this broker: normally a
+// LeaderAndIsr request comes long before.
+const fencedPause = 10
+
+// expressWait is the longest poll of an express fetcher: it lives only until the main fetcher's poll returns.
+const expressWait = 20 * time.Millisecond
+
+// fetcher copies partitions from one leader, with one request in flight (Kafka: ReplicaFetcherThread). Its goroutine
+// owns session and conn; mu guards the partitions and is held for no IO. Whether an append is still right is checked
+// by Partition under its own lock, so nothing has to wait here when the controller takes partitions away.
+type fetcher struct {
+	m       *Manager
+	key     fetcherKey
+	dial    func(ctx context.Context, broker cluster.BrokerID) (Conn, error)
+	wake    chan struct{}
+	polling atomic.Bool // a request is under way, so that partitions added now would wait for it
+
+	session followerSession
+	conn    Conn
+
+	mu struct {
+		sync.Mutex
+		parts map[cluster.TopicPartition]*followed
+		// order is the order in which partitions are asked for; one that gave records moves to its end.
+		order []*followed
+	}
+}
+
+// followed is a partition that a fetcher copies.
+type followed struct {
+	tp      cluster.TopicPartition
+	p       *Partition
+	topicID cluster.TopicID
+	epoch   cluster.LeaderEpoch // of the leadership that is followed
+	offset  int64               // next to fetch
+	// lastEpoch is the leader epoch of the last record held, -1 when there is none or divergence is found otherwise.
+	lastEpoch  cluster.LeaderEpoch
+	truncating bool // where the log leaves the leader's has to be found before the first fetch
+	notBefore  time.Time
+	fenced     bool
+	lag        int64 // messages behind the leader's high watermark; -1 unknown
+	served     bool  // gave records in the last answer
+}
+
+func newFetcher(m *Manager, key fetcherKey, dial func(context.Context, cluster.BrokerID) (Conn, error)) *fetcher {
+	f := &fetcher{m: m, key: key, dial: dial, wake: make(chan struct{}, 1)}
+	f.mu.parts = map[cluster.TopicPartition]*followed{}
+	return f
+}
+
+func (f *fetcher) nudge() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (f *fetcher) add(parts ...*followed) {
+	f.mu.Lock()
+	for _, part := range parts {
+		if old := f.mu.parts[part.tp]; old != nil {
+			f.mu.order = slices.DeleteFunc(f.mu.order, func(x *followed) bool { return x == old })
+		}
+		f.mu.parts[part.tp] = part
+		f.mu.order = append(f.mu.order, part)
+	}
+	f.mu.Unlock()
+	f.nudge()
+}
+
+// remove takes partitions away.
+func (f *fetcher) remove(tps []cluster.TopicPartition) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := len(f.mu.parts)
+	for _, tp := range tps {
+		delete(f.mu.parts, tp)
+	}
+	if len(f.mu.parts) < before {
+		f.mu.order = slices.DeleteFunc(f.mu.order, func(part *followed) bool { return f.mu.parts[part.tp] != part })
+	}
+}
+
+// takeAll takes all partitions away and returns them.
+func (f *fetcher) takeAll() []*followed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := f.mu.order
+	f.mu.order = nil
+	clear(f.mu.parts)
+	return all
+}
+
+func (f *fetcher) setTopicID(tp cluster.TopicPartition, id cluster.TopicID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if part := f.mu.parts[tp]; part != nil {
+		part.topicID = id
+	}
+}
+
+// run fetches until the context ends or no partition is left.
+func (f *fetcher) run(ctx context.Context) {
+	defer f.disconnect()
+	for ctx.Err() == nil {
+		f.m.fetchers.adoptExpress(f)
+		if f.m.fetchers.retire(f) {
+			return
+		}
+		if err := f.round(ctx); err != nil && ctx.Err() == nil {
+			f.m.counters.fetcherErrors.Add(1)
+			f.m.log.Warn("fetch from leader failed", "broker", f.key.leader, "err", err)
+			f.disconnect()
+			f.delayAll(f.m.cfg.FetchBackoff)
+		}
+	}
+}
+
+// round truncates where that is due, and fetches once, or waits until there is something to do.
+func (f *fetcher) round(ctx context.Context) error {
+	if err := f.truncateDue(ctx); err != nil {
+		return err
+	}
+	want, wait := f.ready(time.Now())
+	if len(want) == 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-f.wake:
+		case <-timer.C:
+		}
+		return nil
+	}
+	if err := f.connect(ctx); err != nil {
+		return err
+	}
+	f.polling.Store(true)
+	defer f.polling.Store(false)
+	reqCtx, cancel := context.WithTimeout(ctx, f.m.cfg.SocketTimeout)
+	defer cancel()
+	reply, release, err := f.fetch(reqCtx, f.request(want))
+	if err != nil {
+		return err
+	}
+	defer release()
+	if !f.session.answered(reply) {
+		return nil
+	}
+	f.process(ctx, reply, want)
+	return nil
+}
+
+// ready lists the partitions to fetch now, in order, and how long to wait when there are none.
+func (f *fetcher) ready(now time.Time) (want []FetchPartition, wait time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	wait = time.Minute
+	want = make([]FetchPartition, 0, len(f.mu.order))
+	for _, part := range f.mu.order {
+		if d := part.notBefore.Sub(now); d > 0 {
+			wait = min(wait, d)
+			continue
+		}
+		log := part.p.Log()
+		if part.truncating || log == nil {
+			wait = min(wait, f.m.cfg.FetchBackoff)
+			continue
+		}
+		part.served = false
+		want = append(want, FetchPartition{
+			TP: part.tp, TopicID: part.topicID, CurrentLeaderEpoch: part.epoch, FetchOffset: part.offset,
+			LastFetchedEpoch: part.lastEpoch, LogStartOffset: log.LogStartOffset(), MaxBytes: f.m.cfg.FetchMaxBytes,
+		})
+	}
+	return want, wait
+}
+
+func (f *fetcher) request(want []FetchPartition) *kmsg.FetchRequest {
+	req := kmsg.NewPtrFetchRequest()
+	req.Version = f.m.cfg.Versions.Fetch
+	wait := f.m.cfg.FetchWaitMax
+	if f.key.express {
+		wait = min(wait, expressWait)
+	}
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(wait.Milliseconds()), f.m.cfg.FetchMinBytes, f.m.cfg.FetchResponseMaxBytes
+	f.session.fill(req, want)
+	if self := int32(f.m.cfg.BrokerID); req.Version >= 15 {
+		req.ReplicaState.ID, req.ReplicaState.Epoch = self, int64(f.m.brokerEpoch())
+	} else {
+		req.ReplicaID = self
+	}
+	return req
+}
+
+func (f *fetcher) connect(ctx context.Context) error {
+	if f.conn != nil {
+		return nil
+	}
+	dialCtx, cancel := context.WithTimeout(ctx, f.m.cfg.SocketTimeout)
+	defer cancel()
+	conn, err := f.dial(dialCtx, f.key.leader)
+	if err != nil {
+		return fmt.Errorf("connect to broker %d: %w", f.key.leader, err)
+	}
+	f.conn = conn
+	return nil
+}
+
+func (f *fetcher) disconnect() {
+	f.session.reset()
+	f.session.id = NoFetchSession
+	if f.conn != nil {
+		_ = f.conn.Close() // the connection is given up whatever Close says
+		f.conn = nil
+	}
+}
+
+// fetch sends the request. release gives the records' memory back.
+func (f *fetcher) fetch(ctx context.Context, req *kmsg.FetchRequest) (resp *kmsg.FetchResponse, release func(), err error) {
+	if direct, ok := f.conn.(interface {
+		Fetch(context.Context, *kmsg.FetchRequest) (*wire.FetchReply, error)
+	}); ok {
+		reply, err := direct.Fetch(ctx, req)
+		if err != nil {
+			return nil, nil, err
+		}
+		return reply.FetchResponse, reply.Release, nil
+	}
+	answer, err := f.conn.Request(ctx, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	resp, ok := answer.(*kmsg.FetchResponse)
+	if !ok {
+		return nil, nil, fmt.Errorf("answer of broker %d is no fetch response", f.key.leader)
+	}
+	return resp, func() {}, nil
+}
+
+func (f *fetcher) delayAll(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	until := time.Now().Add(d)
+	for _, part := range f.mu.order {
+		part.notBefore = until
+	}
+}
+
+func (f *fetcher) delay(tp cluster.TopicPartition, d time.Duration, fenced bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if part := f.mu.parts[tp]; part != nil {
+		part.notBefore, part.fenced = time.Now().Add(d), fenced
+	}
+}
+
+// process takes over the answer, partition by partition.
+func (f *fetcher) process(ctx context.Context, resp *kmsg.FetchResponse, want []FetchPartition) {
+	asked := make(map[cluster.TopicPartition]*FetchPartition, len(want))
+	names := map[cluster.TopicID]string{}
+	for i := range want {
+		asked[want[i].TP] = &want[i]
+		names[want[i].TopicID] = want[i].TP.Topic
+	}
+	for i := range resp.Topics {
+		t := &resp.Topics[i]
+		topic := t.Topic
+		if resp.Version >= firstFetchVersionByID {
+			topic = names[t.TopicID]
+		}
+		for j := range t.Partitions {
+			if part := asked[cluster.TopicPartition{Topic: topic, Partition: t.Partitions[j].Partition}]; part != nil {
+				f.processPartition(ctx, part, &t.Partitions[j])
+			}
+		}
+	}
+	f.moveServed()
+}
+
+// current returns the partition if it is still to be fetched just as it was asked for.
+func (f *fetcher) current(asked *FetchPartition) *followed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	part := f.mu.parts[asked.TP]
+	if part == nil || part.epoch != asked.CurrentLeaderEpoch || part.offset != asked.FetchOffset || part.truncating {
+		return nil
+	}
+	return part
+}
+
+func (f *fetcher) processPartition(ctx context.Context, asked *FetchPartition, got *kmsg.FetchResponseTopicPartition) {
+	part := f.current(asked)
+	if part == nil {
+		return
+	}
+	switch code := cluster.ErrorCode(got.ErrorCode); code {
+	case cluster.None:
+		if got.DivergingEpoch.EndOffset >= 0 && f.m.cfg.Versions.TruncationOnFetch {
+			f.truncate(part, EpochEndOffset{LeaderEpoch: cluster.LeaderEpoch(got.DivergingEpoch.Epoch), EndOffset: got.DivergingEpoch.EndOffset})
+			return
+		}
+		f.take(part, asked, got)
+	case cluster.OffsetOutOfRange:
+		f.m.log.Warn("offset is out of the leader's range", "topic", asked.TP.Topic, "partition", asked.TP.Partition, "leader", f.key.leader, "offset", asked.FetchOffset)
+		f.restart(ctx, part)
+	case cluster.FencedLeaderEpoch:
+		f.delay(asked.TP, fencedPause*f.m.cfg.FetchBackoff, true)
+	default:
+		f.m.counters.fetcherErrors.Add(1)
+		f.m.log.Debug("leader refused fetch", "topic", asked.TP.Topic, "partition", asked.TP.Partition, "leader", f.key.leader, "err", code)
+		f.delay(asked.TP, f.m.cfg.FetchBackoff, false)
+	}
+}
+
+// take appends fetched records and follows the leader's high watermark and log start offset.
+func (f *fetcher) take(part *followed, asked *FetchPartition, got *kmsg.FetchResponseTopicPartition) {
+	info, ok, err := part.p.appendAsFollower(asked.CurrentLeaderEpoch, got.RecordBatches, got.HighWatermark, got.LogStartOffset)
+	if !ok {
+		return // led otherwise now: the controller's request takes the partition from this fetcher
+	}
+	if err != nil {
+		f.m.counters.fetcherErrors.Add(1)
+		f.m.log.Error("fetched records not appended", "topic", asked.TP.Topic, "partition", asked.TP.Partition, "offset", asked.FetchOffset, "err", err)
+		f.delay(asked.TP, f.m.cfg.FetchBackoff, false)
+		return
+	}
+	f.m.fetches.wake(asked.TP)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	part.fenced = false
+	if info.LastOffset >= 0 {
+		part.offset = info.LastOffset + 1
+		part.served = true
+		if f.m.cfg.Versions.TruncationOnFetch && info.LastLeaderEpoch != cluster.NoLeaderEpoch {
+			part.lastEpoch = info.LastLeaderEpoch
+		}
+		part.p.stats.replicationBytesIn.Add(int64(len(got.RecordBatches)))
+	}
+	part.lag = max(0, got.HighWatermark-part.offset)
+}
+
+// moveServed puts partitions that gave records behind those that did not, so that full answers starve none.
+func (f *fetcher) moveServed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	served := 0
+	for _, part := range f.mu.order {
+		if part.served {
+			served++
+		}
+	}
+	if served == 0 || served == len(f.mu.order) {
+		return
+	}
+	order := make([]*followed, 0, len(f.mu.order))
+	for _, pass := range []bool{false, true} {
+		for _, part := range f.mu.order {
+			if part.served == pass {
+				order = append(order, part)
+			}
+		}
+	}
+	f.mu.order = order
+}
+
+// errNotFollowing says that the leadership changed while a request for it was under way.
+var errNotFollowing = errors.New("partition is followed otherwise now")
+
+// asFollower runs fn on the log while the partition follows in the epoch.
+func (p *Partition) asFollower(epoch cluster.LeaderEpoch, fn func(*commitlog.Log) error) error {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.mu.log == nil || p.isLeaderLocked() || p.mu.leaderEpoch != epoch {
+		return errNotFollowing
+	}
+	return fn(p.mu.log)
+}
