@@ -58,12 +58,38 @@ func (c *Cache) Apply(req *kmsg.UpdateMetadataRequest) Changes {
 	c.applyMu.Lock()
 	defer c.applyMu.Unlock()
 	u := newUpdate(c.image.Load())
+	u.setRound(req)
 	u.setBrokers(req)
 	if listenersDiffer(u.next.brokers) {
 		c.log.Error("listeners are not identical across brokers", "controller_epoch", req.ControllerEpoch)
 	}
 	for _, t := range topicStates(req) {
 		u.applyTopic(t)
+	}
+	c.image.Store(u.finish())
+	c.waiters.touched(u.changes.Topics)
+	return u.changes
+}
+
+// Forget removes topics that turned out to be deleted (see Image.Unconfirmed), each only if the cache still holds that very
+// value: a topic announced meanwhile stays. It returns what was removed, as Apply does.
+func (c *Cache) Forget(topics []*Topic) Changes {
+	c.applyMu.Lock()
+	defer c.applyMu.Unlock()
+	u := newUpdate(c.image.Load())
+	for _, t := range topics {
+		if now, ok := u.next.Topic(t.Name); !ok || now != t {
+			continue
+		}
+		u.changes.Topics = append(u.changes.Topics, t.Name)
+		for _, p := range t.Partitions {
+			u.changes.Removed = append(u.changes.Removed, cluster.TopicPartition{Topic: t.Name, Partition: p.Index})
+		}
+		u.next.partitions -= len(t.Partitions)
+		u.removeTopic(t)
+	}
+	if len(u.changes.Topics) == 0 {
+		return u.changes
 	}
 	c.image.Store(u.finish())
 	c.waiters.touched(u.changes.Topics)

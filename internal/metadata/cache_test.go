@@ -252,6 +252,58 @@ func TestOneRequestMayNameATopicOrPartitionTwice(t *testing.T) {
 	}
 }
 
+func unconfirmed(c *Cache) string {
+	var names []string
+	for _, t := range c.Image().Unconfirmed() {
+		names = append(names, t.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestTopicsThatANewControllerOrRegistrationDoesNotAnnounceAreUnconfirmed(t *testing.T) {
+	c := New(quiet())
+	say := func(controllerEpoch int32, brokerEpoch int64, topics ...kmsg.UpdateMetadataRequestTopicState) {
+		req := request(topics...)
+		req.ControllerEpoch, req.BrokerEpoch = controllerEpoch, brokerEpoch
+		c.Apply(req)
+	}
+	a, b, d := topicState("a", 1, entry(0, 1, 1)), topicState("b", 2, entry(0, 1, 1)), topicState("d", 4, entry(0, 1, 1), entry(1, 1, 1))
+	for i, step := range []struct {
+		controllerEpoch int32
+		brokerEpoch     int64
+		topics          []kmsg.UpdateMetadataRequestTopicState
+		want            string
+	}{
+		{1, 10, []kmsg.UpdateMetadataRequestTopicState{a, b}, ""},
+		{1, 10, []kmsg.UpdateMetadataRequestTopicState{d}, ""},
+		{2, 10, nil, "a b d"}, // a new controller introduces itself
+		{2, 10, []kmsg.UpdateMetadataRequestTopicState{a, d}, "b"},
+		{2, 10, []kmsg.UpdateMetadataRequestTopicState{b}, ""},
+		{2, 11, []kmsg.UpdateMetadataRequestTopicState{a}, "b d"}, // this broker registered again
+		{1, 10, []kmsg.UpdateMetadataRequestTopicState{b}, "d"},   // epochs do not go back
+	} {
+		say(step.controllerEpoch, step.brokerEpoch, step.topics...)
+		if got := unconfirmed(c); got != step.want {
+			t.Errorf("step %d: %q is unconfirmed, want %q", i, got, step.want)
+		}
+	}
+	stale, _ := c.Image().Topic("b")
+	say(2, 11, b) // announced after somebody looked
+	kept, _ := c.Image().Topic("d")
+	got := c.Forget([]*Topic{stale, kept})
+	if d := cmp.Diff(Changes{Removed: []cluster.TopicPartition{tp("d", 0), tp("d", 1)}, Topics: []string{"d"}}, got); d != "" {
+		t.Error(d)
+	}
+	if names := c.Image().TopicNames(); !slices.Equal(names, []string{"a", "b"}) {
+		t.Errorf("topics %v", names)
+	}
+	checkInvariants(t, c.Image())
+	generation := c.Image().Generation()
+	if got := c.Forget([]*Topic{stale, kept}); len(got.Topics) != 0 || c.Image().Generation() != generation {
+		t.Errorf("forgotten again: %+v", got)
+	}
+}
+
 // checkInvariants checks the numbered invariants of Image.
 func checkInvariants(t *testing.T, im *Image) {
 	t.Helper()

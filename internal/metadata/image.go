@@ -34,6 +34,8 @@ type Topic struct {
 	ID         cluster.TopicID // zero when the controller knows none
 	Internal   bool
 	Partitions []*Partition // sorted by Index, never empty
+
+	round uint64 // of the last update that spoke of the topic, see Image.Unconfirmed
 }
 
 // Partition returns the partition of that index.
@@ -59,11 +61,16 @@ func (t *Topic) search(index int32) (int, bool) {
 type Image struct {
 	generation uint64
 	controller cluster.BrokerID
-	brokers    []cluster.Broker // sorted by id; Epoch is NoBrokerEpoch, which UpdateMetadata does not carry
-	names      []string
-	partitions int
-	topics     [shardCount]map[string]*Topic
-	ids        [shardCount]map[cluster.TopicID]string
+	// Rounds begin with a new controller epoch or a new registration of this broker: the controller then announces
+	// every topic anew.
+	round           uint64
+	controllerEpoch cluster.ControllerEpoch
+	brokerEpoch     cluster.BrokerEpoch
+	brokers         []cluster.Broker // sorted by id; Epoch is NoBrokerEpoch, which UpdateMetadata does not carry
+	names           []string
+	partitions      int
+	topics          [shardCount]map[string]*Topic
+	ids             [shardCount]map[cluster.TopicID]string
 }
 
 // Generation counts the updates applied so far. Two images of one Cache with the same generation are the same image:
@@ -135,6 +142,20 @@ func (im *Image) Topics() iter.Seq[*Topic] {
 func (im *Image) Topic(name string) (*Topic, bool) {
 	t, ok := im.topics[nameShard(name)][name]
 	return t, ok
+}
+
+// Unconfirmed lists topics that the controller has not spoken of since it was elected, or since this broker registered,
+// whichever came last. It announces all topics at both moments, so a topic that stays in the list was deleted while this
+// broker could not be told: Kafka's brokers then answer for it until they are restarted. Whoever can look into the
+// coordination store decides, and calls Cache.Forget.
+func (im *Image) Unconfirmed() []*Topic {
+	var out []*Topic
+	for t := range im.Topics() {
+		if t.round < im.round {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 // TopicByID returns a topic by id. The zero id names none.

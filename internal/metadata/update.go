@@ -45,6 +45,16 @@ func topicStates(req *kmsg.UpdateMetadataRequest) []kmsg.UpdateMetadataRequestTo
 	return out
 }
 
+// setRound begins a new round if the request is the first of its controller epoch or of this broker's registration.
+func (u *update) setRound(req *kmsg.UpdateMetadataRequest) {
+	controllerEpoch, brokerEpoch := cluster.ControllerEpoch(req.ControllerEpoch), cluster.BrokerEpoch(req.BrokerEpoch)
+	if controllerEpoch > u.next.controllerEpoch || brokerEpoch > u.next.brokerEpoch {
+		u.next.round++
+	}
+	u.next.controllerEpoch = max(u.next.controllerEpoch, controllerEpoch)
+	u.next.brokerEpoch = max(u.next.brokerEpoch, brokerEpoch)
+}
+
 func (u *update) setBrokers(req *kmsg.UpdateMetadataRequest) {
 	u.next.controller = cluster.BrokerID(req.ControllerID)
 	if req.ControllerID < 0 {
@@ -117,7 +127,7 @@ func (u *update) applyTopic(s kmsg.UpdateMetadataRequestTopicState) {
 		name = old.Name // one string for all incarnations of the entry, not one per request
 	}
 	u.setID(name, old, s.TopicID)
-	u.ownTopics(shard)[name] = &Topic{Name: name, ID: s.TopicID, Internal: cluster.IsInternalTopic(name), Partitions: partitions}
+	u.ownTopics(shard)[name] = &Topic{Name: name, ID: s.TopicID, Internal: cluster.IsInternalTopic(name), Partitions: partitions, round: u.next.round}
 }
 
 // addName and removeTopic undo each other when one request names a topic twice.
