@@ -1,0 +1,223 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"klamm/internal/cluster"
+	"klamm/internal/controller"
+	"klamm/internal/coord"
+)
+
+// uncleanElectionKey is the topic configuration that the controller looks at.
+const uncleanElectionKey = "unclean.leader.election.enable"
+
+func (o *storeOp) readTopics(ctx context.Context, names []string) (controller.StoreValue, error) {
+	reads, err := o.getMany(ctx, names, coord.TopicPath)
+	if err != nil {
+		return nil, fmt.Errorf("read topics: %w", err)
+	}
+	out := controller.TopicsRead{Topics: make([]controller.TopicRead, len(names))}
+	for i, r := range reads {
+		out.Topics[i] = topicRead(names[i], r)
+	}
+	return out, nil
+}
+
+func topicRead(name string, r coord.ReadResult) controller.TopicRead {
+	t := controller.TopicRead{Name: name}
+	if errors.Is(r.Err, coord.ErrNoNode) {
+		return t
+	}
+	t.Exists = true
+	if r.Err != nil {
+		t.Err = r.Err.Error()
+		return t
+	}
+	t.Czxid, t.Version = r.Node.Stat.Czxid, r.Node.Stat.Version
+	topic, err := coord.DecodeTopic(r.Node.Data)
+	if err != nil {
+		t.Err = err.Error()
+		return t
+	}
+	t.ID = topic.ID
+	t.Partitions = make([]controller.PartitionAssignment, 0, len(topic.Partitions))
+	for p, a := range topic.Partitions {
+		t.Partitions = append(t.Partitions, controller.PartitionAssignment{Partition: p, Assignment: a})
+	}
+	slices.SortFunc(t.Partitions, func(a, b controller.PartitionAssignment) int { return int(a.Partition) - int(b.Partition) })
+	return t
+}
+
+func (o *storeOp) readStates(ctx context.Context, tps []cluster.TopicPartition) ([]controller.ItemResult, error) {
+	paths := make([]string, len(tps))
+	for i, tp := range tps {
+		paths[i] = coord.PartitionStatePath(tp)
+	}
+	reads, err := o.d.store.GetMany(ctx, paths)
+	if err != nil {
+		return nil, fmt.Errorf("read partition states: %w", err)
+	}
+	out := make([]controller.ItemResult, len(reads))
+	for i, r := range reads {
+		out[i] = stateRead(r)
+	}
+	return out, nil
+}
+
+func stateRead(r coord.ReadResult) controller.ItemResult {
+	switch {
+	case errors.Is(r.Err, coord.ErrNoNode):
+		return controller.ItemResult{Status: controller.ItemNoNode}
+	case r.Err != nil:
+		return controller.ItemResult{Status: controller.ItemFailed, Err: r.Err.Error()}
+	}
+	state, err := coord.DecodePartitionState(r.Node.Data, r.Node.Stat.Version)
+	if err != nil {
+		return controller.ItemResult{Status: controller.ItemFailed, Err: err.Error()}
+	}
+	return controller.ItemResult{Status: controller.ItemOK, State: state, HasState: true}
+}
+
+func (o *storeOp) readMarkers(ctx context.Context) (controller.StoreValue, error) {
+	names, err := o.children(ctx, coord.DeleteTopicsPath)
+	if err != nil {
+		return nil, err
+	}
+	reads, err := o.getMany(ctx, names, coord.DeleteTopicPath)
+	if err != nil {
+		return nil, fmt.Errorf("read deletion markers: %w", err)
+	}
+	var out controller.MarkersRead
+	for i, r := range reads {
+		if r.Err == nil {
+			out.Markers = append(out.Markers, controller.Marker{Topic: names[i], Czxid: r.Node.Stat.Czxid})
+		} else if !errors.Is(r.Err, coord.ErrNoNode) {
+			return nil, fmt.Errorf("read deletion marker of %s: %w", names[i], r.Err)
+		}
+	}
+	return out, nil
+}
+
+func (o *storeOp) readTopicConfigs(ctx context.Context, topics []string) (controller.StoreValue, error) {
+	reads, err := o.getMany(ctx, topics, func(t string) string { return coord.ConfigEntityPath(coord.TopicConfigs, t) })
+	if err != nil {
+		return nil, fmt.Errorf("read topic configs: %w", err)
+	}
+	out := controller.TopicConfigsRead{Topics: make([]controller.TopicConfigRead, len(topics))}
+	for i, r := range reads {
+		out.Topics[i] = topicConfigRead(topics[i], r)
+	}
+	return out, nil
+}
+
+func topicConfigRead(topic string, r coord.ReadResult) controller.TopicConfigRead {
+	c := controller.TopicConfigRead{Topic: topic}
+	if errors.Is(r.Err, coord.ErrNoNode) {
+		return c
+	}
+	configs, err := map[string]string(nil), r.Err
+	if err == nil {
+		configs, err = coord.DecodeConfig(r.Node.Data)
+	}
+	if err != nil {
+		c.Err = err.Error()
+		return c
+	}
+	text, set := configs[uncleanElectionKey]
+	if !set {
+		return c
+	}
+	// Kafka's parser of booleans: the words in any case, with blanks around (ConfigDef.parseType).
+	var unclean bool
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "true":
+		unclean = true
+	case "false":
+	default:
+		c.Err = fmt.Sprintf("%s is %q, want true or false", uncleanElectionKey, text)
+		return c
+	}
+	c.Unclean = &unclean
+	return c
+}
+
+func (o *storeOp) readLogDirEvents(ctx context.Context) (controller.StoreValue, error) {
+	names, reads, err := o.notifications(ctx, coord.LogDirEventPath)
+	if err != nil {
+		return nil, err
+	}
+	var out controller.LogDirEventsRead
+	for i, r := range reads {
+		broker, err := coord.DecodeLogDirEvent(r.Node.Data)
+		if err != nil {
+			o.d.log.Warn("log dir notification cannot be read, it is removed", "err", err)
+		}
+		out.Events = append(out.Events, controller.LogDirEvent{Name: names[i], Broker: broker, Valid: err == nil})
+	}
+	return out, nil
+}
+
+func (o *storeOp) readISRChanges(ctx context.Context) (controller.StoreValue, error) {
+	names, reads, err := o.notifications(ctx, coord.ISRChangePath)
+	if err != nil {
+		return nil, err
+	}
+	var out controller.ISRChangesRead
+	for i, r := range reads {
+		tps, err := coord.DecodeISRChange(r.Node.Data)
+		if err != nil {
+			o.d.log.Warn("isr change notification cannot be read, it is removed", "err", err)
+		}
+		out.Changes = append(out.Changes, controller.ISRChange{Name: names[i], Partitions: tps})
+	}
+	return out, nil
+}
+
+// notifications reads all children of a notification root that still exist.
+func (o *storeOp) notifications(ctx context.Context, root string) (names []string, reads []coord.ReadResult, err error) {
+	all, err := o.children(ctx, root)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := o.getMany(ctx, all, func(name string) string { return root + "/" + name })
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", root, err)
+	}
+	for i, r := range found {
+		if r.Err == nil {
+			names, reads = append(names, all[i]), append(reads, r)
+		} else if !errors.Is(r.Err, coord.ErrNoNode) {
+			return nil, nil, fmt.Errorf("read %s/%s: %w", root, all[i], r.Err)
+		}
+	}
+	return names, reads, nil
+}
+
+func (o *storeOp) readProducerIDBlock(ctx context.Context) (controller.StoreValue, error) {
+	node, err := o.d.store.Get(ctx, coord.ProducerIDBlockPath)
+	if errors.Is(err, coord.ErrNoNode) {
+		return controller.ProducerIDBlockRead{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read producer id block: %w", err)
+	}
+	b, ok, err := coord.DecodeProducerIDBlock(node.Data)
+	if err != nil {
+		return nil, err
+	}
+	block := controller.ProducerIDBlock{Broker: b.Broker, Start: b.First, End: b.Last}
+	return controller.ProducerIDBlockRead{Exists: ok, Block: block, Version: node.Stat.Version}, nil
+}
+
+// getMany reads one node per name.
+func (o *storeOp) getMany(ctx context.Context, names []string, path func(string) string) ([]coord.ReadResult, error) {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = path(name)
+	}
+	return o.d.store.GetMany(ctx, paths)
+}
