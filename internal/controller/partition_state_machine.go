@@ -60,11 +60,12 @@ func (c *Core) changePartitionStates(ps []*partitionContext, target PartitionSta
 		return 0, nil
 	}
 	b := c.newBatch()
-	elections, err := c.initialise(b, filterPartitions(valid, NewPartition))
+	elections := filterPartitions(valid, OnlinePartition, OfflinePartition)
+	adopted, err := c.initialise(b, filterPartitions(valid, NewPartition))
 	if err != nil {
 		return 0, err
 	}
-	elections = append(elections, filterPartitions(valid, OnlinePartition, OfflinePartition)...)
+	elections = append(elections, adopted...)
 	sortPartitions(elections)
 	n, err := c.elect(b, elections, s)
 	if err != nil {
