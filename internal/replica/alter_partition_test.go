@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +19,7 @@ import (
 
 // scriptedController answers AlterPartition requests one after the other and keeps them with the times they came.
 type scriptedController struct {
+	mu      sync.Mutex
 	answers []func(*kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error)
 	got     []*kmsg.AlterPartitionRequest
 	at      []time.Time
@@ -24,18 +27,28 @@ type scriptedController struct {
 
 func (c *scriptedController) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
 	r := req.(*kmsg.AlterPartitionRequest)
+	c.mu.Lock()
 	c.got, c.at = append(c.got, r), append(c.at, time.Now())
-	if len(c.answers) == 0 {
+	var answer func(*kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error)
+	if len(c.answers) > 0 {
+		answer, c.answers = c.answers[0], c.answers[1:]
+	}
+	c.mu.Unlock()
+	if answer == nil {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	answer := c.answers[0]
-	c.answers = c.answers[1:]
 	resp, err := answer(r)
 	if err != nil {
 		return nil, err
 	}
 	return resp, nil
+}
+
+func (c *scriptedController) requests() []*kmsg.AlterPartitionRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.got)
 }
 
 // answerAll gives every partition of the request the code; with NONE its proposal and the next partition epoch.

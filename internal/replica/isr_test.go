@@ -114,7 +114,7 @@ func TestISRExpandsAndShrinks(t *testing.T) {
 		if s := b.state(tpT); !cmp.Equal(s.ISR, []cluster.BrokerID{1, 2}) || s.HighWatermark != 2 {
 			t.Fatalf("after the shrink: %+v", s)
 		}
-		if diff := cmp.Diff([][]int32{{1, 2, 3}, {1, 2}}, isrOf(c.got)); diff != "" {
+		if diff := cmp.Diff([][]int32{{1, 2, 3}, {1, 2}}, isrOf(c.requests())); diff != "" {
 			t.Errorf("proposals (-want +got):\n%s", diff)
 		}
 		if m := b.Metrics(); m.ISRExpands != 1 || m.ISRShrinks != 1 || m.UnderReplicated != 1 || m.AtMinISR != 0 {
@@ -151,13 +151,13 @@ func TestControllersAnswerToAnISRChange(t *testing.T) {
 				b.follow(2, tpT, 0)
 				<-time.After(time.Second)
 				synctest.Wait()
-				if s := b.state(tpT); s.ISRPending != tc.pending || !cmp.Equal(s.ISR, tc.isr) || len(c.got) != tc.requests {
-					t.Errorf("pending %v, ISR %v, %d requests", s.ISRPending, s.ISR, len(c.got))
+				if s := b.state(tpT); s.ISRPending != tc.pending || !cmp.Equal(s.ISR, tc.isr) || len(c.requests()) != tc.requests {
+					t.Errorf("pending %v, ISR %v, %d requests", s.ISRPending, s.ISR, len(c.requests()))
 				}
 				<-time.After(20 * time.Second)
 				synctest.Wait()
-				if len(c.got) != tc.later {
-					t.Errorf("%d requests after the periodic check, want %d", len(c.got), tc.later)
+				if len(c.requests()) != tc.later {
+					t.Errorf("%d requests after the periodic check, want %d", len(c.requests()), tc.later)
 				}
 			})
 		})
