@@ -172,12 +172,12 @@ func topicBase(values map[string]any) map[string]any {
 	m := topicDefaults()
 	for _, d := range topicDefinitions {
 		for _, s := range topicSynonyms[d.Name] {
-			v, set := values[s.key]
+			v, set := values[s.Key]
 			if !set {
 				continue
 			}
-			if s.factor > 0 {
-				v = max(v.(int64)*s.factor, Unlimited) // log.retention.hours=-1 is no limit, not minus one hour
+			if s.Factor > 0 {
+				v = max(v.(int64)*s.Factor, Unlimited) // log.retention.hours=-1 is no limit, not minus one hour
 			}
 			m[d.Name] = v
 			break
@@ -202,7 +202,7 @@ func (b *Broker) fill() map[string]bool {
 	b.LogDefaults = buildLogConfig(b.topic, nil)
 	for _, synonyms := range topicSynonyms {
 		for _, s := range synonyms {
-			r.used[s.key] = true
+			r.used[s.Key] = true
 		}
 	}
 	return r.used

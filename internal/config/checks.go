@@ -13,8 +13,8 @@ import (
 type checker struct {
 	set     map[string]string // as given
 	sources map[string]string
-	values  map[string]any // parsed, with defaults; null keys are absent
-	bad     map[string]bool
+	values  map[string]any  // parsed, with defaults; null keys are absent
+	bad     map[string]bool // keys whose value could not be parsed
 	faults  []Fault
 }
 
@@ -30,7 +30,6 @@ func (c *checker) fault(key, format string, args ...any) {
 		v = "[hidden]"
 	}
 	c.faults = append(c.faults, Fault{key, v, set, c.sources[key], fmt.Sprintf(format, args...)})
-	c.bad[key] = true
 }
 
 // text is the effective text of a String key, trimmed; "" when it is null or broken.
@@ -83,6 +82,7 @@ func (c *checker) parse(d *Definition) {
 	v, err := d.parse(text)
 	if err != nil {
 		c.fault(d.Name, "%s", err.Allowed)
+		c.bad[d.Name] = true
 		return
 	}
 	if d.check == nil && v == "" && !d.HasDefault {

@@ -59,7 +59,7 @@ func (d *Dynamic) DescribeTopicWith(overrides map[string]string, keys []string) 
 			e.Synonyms = append(e.Synonyms, Synonym{def.Name, &value, DynamicTopic})
 		}
 		if syn := topicSynonyms[def.Name]; len(syn) > 0 {
-			e.Synonyms = append(e.Synonyms, s.layers(syn[0].key, false)...)
+			e.Synonyms = append(e.Synonyms, s.layers(syn[0].Key, false)...)
 		}
 		if len(e.Synonyms) > 0 {
 			e.Source = e.Synonyms[0].Source

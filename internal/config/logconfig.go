@@ -1,5 +1,7 @@
 package config
 
+//lint:file-ignore ST1011 the fields have the names of the keys they come from
+
 import (
 	"maps"
 	"math"

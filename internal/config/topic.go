@@ -5,11 +5,14 @@ import (
 	"strings"
 )
 
-// synonym is a broker key that gives a topic key its value where the topic has none of its own.
-type synonym struct {
-	key    string
-	factor int64 // milliseconds per unit of the broker key; 0: the value is taken as it is
+// TopicSynonym is a broker key that gives a topic key its value where the topic has none of its own.
+type TopicSynonym struct {
+	Key    string
+	Factor int64 // milliseconds per unit of the broker key; 0: the value is taken as it is
 }
+
+// TopicSynonyms lists the broker keys behind a topic key, the one that counts first in front. The caller must not change them.
+func TopicSynonyms(topicKey string) []TopicSynonym { return topicSynonyms[topicKey] }
 
 const (
 	msPerMinute = 60_000
@@ -18,38 +21,38 @@ const (
 
 // topicSynonyms lists, per topic key, its broker keys by precedence (Kafka: ServerTopicConfigSynonyms). Topic keys that are not
 // here have no broker-wide value.
-var topicSynonyms = map[string][]synonym{
-	"cleanup.policy":                      {{key: "log.cleanup.policy"}},
-	"compression.gzip.level":              {{key: "compression.gzip.level"}},
-	"compression.lz4.level":               {{key: "compression.lz4.level"}},
-	"compression.type":                    {{key: "compression.type"}},
-	"compression.zstd.level":              {{key: "compression.zstd.level"}},
-	"delete.retention.ms":                 {{key: "log.cleaner.delete.retention.ms"}},
-	"file.delete.delay.ms":                {{key: "log.segment.delete.delay.ms"}},
-	"flush.messages":                      {{key: "log.flush.interval.messages"}},
-	"flush.ms":                            {{key: "log.flush.interval.ms"}, {key: "log.flush.scheduler.interval.ms"}},
-	"index.interval.bytes":                {{key: "log.index.interval.bytes"}},
-	"local.retention.bytes":               {{key: "log.local.retention.bytes"}},
-	"local.retention.ms":                  {{key: "log.local.retention.ms"}},
-	"max.compaction.lag.ms":               {{key: "log.cleaner.max.compaction.lag.ms"}},
-	"max.message.bytes":                   {{key: "message.max.bytes"}},
-	"message.downconversion.enable":       {{key: "log.message.downconversion.enable"}},
-	"message.format.version":              {{key: "log.message.format.version"}},
-	"message.timestamp.after.max.ms":      {{key: "log.message.timestamp.after.max.ms"}},
-	"message.timestamp.before.max.ms":     {{key: "log.message.timestamp.before.max.ms"}},
-	"message.timestamp.difference.max.ms": {{key: "log.message.timestamp.difference.max.ms"}},
-	"message.timestamp.type":              {{key: "log.message.timestamp.type"}},
-	"min.cleanable.dirty.ratio":           {{key: "log.cleaner.min.cleanable.ratio"}},
-	"min.compaction.lag.ms":               {{key: "log.cleaner.min.compaction.lag.ms"}},
-	"min.insync.replicas":                 {{key: "min.insync.replicas"}},
-	"preallocate":                         {{key: "log.preallocate"}},
-	"retention.bytes":                     {{key: "log.retention.bytes"}},
-	"retention.ms":                        {{key: "log.retention.ms"}, {key: "log.retention.minutes", factor: msPerMinute}, {key: "log.retention.hours", factor: msPerHour}},
-	"segment.bytes":                       {{key: "log.segment.bytes"}},
-	"segment.index.bytes":                 {{key: "log.index.size.max.bytes"}},
-	"segment.jitter.ms":                   {{key: "log.roll.jitter.ms"}, {key: "log.roll.jitter.hours", factor: msPerHour}},
-	"segment.ms":                          {{key: "log.roll.ms"}, {key: "log.roll.hours", factor: msPerHour}},
-	"unclean.leader.election.enable":      {{key: "unclean.leader.election.enable"}},
+var topicSynonyms = map[string][]TopicSynonym{
+	"cleanup.policy":                      {{Key: "log.cleanup.policy"}},
+	"compression.gzip.level":              {{Key: "compression.gzip.level"}},
+	"compression.lz4.level":               {{Key: "compression.lz4.level"}},
+	"compression.type":                    {{Key: "compression.type"}},
+	"compression.zstd.level":              {{Key: "compression.zstd.level"}},
+	"delete.retention.ms":                 {{Key: "log.cleaner.delete.retention.ms"}},
+	"file.delete.delay.ms":                {{Key: "log.segment.delete.delay.ms"}},
+	"flush.messages":                      {{Key: "log.flush.interval.messages"}},
+	"flush.ms":                            {{Key: "log.flush.interval.ms"}, {Key: "log.flush.scheduler.interval.ms"}},
+	"index.interval.bytes":                {{Key: "log.index.interval.bytes"}},
+	"local.retention.bytes":               {{Key: "log.local.retention.bytes"}},
+	"local.retention.ms":                  {{Key: "log.local.retention.ms"}},
+	"max.compaction.lag.ms":               {{Key: "log.cleaner.max.compaction.lag.ms"}},
+	"max.message.bytes":                   {{Key: "message.max.bytes"}},
+	"message.downconversion.enable":       {{Key: "log.message.downconversion.enable"}},
+	"message.format.version":              {{Key: "log.message.format.version"}},
+	"message.timestamp.after.max.ms":      {{Key: "log.message.timestamp.after.max.ms"}},
+	"message.timestamp.before.max.ms":     {{Key: "log.message.timestamp.before.max.ms"}},
+	"message.timestamp.difference.max.ms": {{Key: "log.message.timestamp.difference.max.ms"}},
+	"message.timestamp.type":              {{Key: "log.message.timestamp.type"}},
+	"min.cleanable.dirty.ratio":           {{Key: "log.cleaner.min.cleanable.ratio"}},
+	"min.compaction.lag.ms":               {{Key: "log.cleaner.min.compaction.lag.ms"}},
+	"min.insync.replicas":                 {{Key: "min.insync.replicas"}},
+	"preallocate":                         {{Key: "log.preallocate"}},
+	"retention.bytes":                     {{Key: "log.retention.bytes"}},
+	"retention.ms":                        {{Key: "log.retention.ms"}, {Key: "log.retention.minutes", Factor: msPerMinute}, {Key: "log.retention.hours", Factor: msPerHour}},
+	"segment.bytes":                       {{Key: "log.segment.bytes"}},
+	"segment.index.bytes":                 {{Key: "log.index.size.max.bytes"}},
+	"segment.jitter.ms":                   {{Key: "log.roll.jitter.ms"}, {Key: "log.roll.jitter.hours", Factor: msPerHour}},
+	"segment.ms":                          {{Key: "log.roll.ms"}, {Key: "log.roll.hours", Factor: msPerHour}},
+	"unclean.leader.election.enable":      {{Key: "unclean.leader.election.enable"}},
 }
 
 var compressionTypes = []string{"uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"}
