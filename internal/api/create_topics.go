@@ -1,0 +1,106 @@
+package api
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"klamm/internal/cluster"
+	"klamm/internal/config"
+	"klamm/internal/wire"
+)
+
+// CreateTopics, key 19, versions 0-7.
+//
+// Only the active controller's broker serves it; others answer NOT_CONTROLLER per topic. Order of the checks and texts:
+// topicAdmin.create. The answer comes when every partition of the new topics has a leader in this broker's metadata, so
+// that a client finds a topic it can use; after the timeout the unfinished ones have REQUEST_TIMED_OUT and are created
+// all the same. A timeout of 0 or less answers at once, with REQUEST_TIMED_OUT for successes, as Kafka does.
+//
+//	v1  validate only, error messages
+//	v4  -1 for partitions and replication factor (the server takes it in any version)
+//	v5  partitions, replication factor and configs in the answer
+//	v6  mutation quota is strict
+//	v7  topic id
+func (h *Handlers) handleCreateTopics(ctx context.Context, r *wire.Request) {
+	req := r.Msg.(*kmsg.CreateTopicsRequest)
+	if !h.d.Controller.IsActive() {
+		resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+		for _, t := range req.Topics {
+			resp.Topics = append(resp.Topics, createTopicError(t.Topic, answerError{Code: cluster.NotController}))
+		}
+		r.Respond(resp, 0)
+		return
+	}
+	items := make([]*topicCreation, len(req.Topics))
+	times := map[string]int{}
+	for i, t := range req.Topics {
+		items[i] = &topicCreation{req: t}
+		times[t.Topic]++
+	}
+	for _, c := range items {
+		switch {
+		case c.req.Topic == clusterMetadataTopic:
+			c.err = errorf(cluster.InvalidRequest, "Creation of internal topic %s is prohibited.", clusterMetadataTopic)
+		case times[c.req.Topic] > 1:
+			c.err = errorf(cluster.InvalidRequest, "Found multiple entries for this topic.")
+		}
+	}
+	h.admin.create(ctx, items, req.ValidateOnly, nil)
+
+	timeout, wait := requestTimeout(req.TimeoutMillis)
+	succeeded := 0
+	for _, c := range items {
+		if !c.err.failed() {
+			succeeded++
+			if !wait && !req.ValidateOnly {
+				c.err = answerError{Code: cluster.RequestTimedOut}
+			}
+		}
+	}
+	answer := func() { r.Respond(h.createTopicsResponse(req, items), 0) }
+	if !wait || req.ValidateOnly || succeeded == 0 {
+		answer()
+		return
+	}
+	h.admin.awaitLeaders(items, timeout, answer)
+}
+
+func (h *Handlers) createTopicsResponse(req *kmsg.CreateTopicsRequest, items []*topicCreation) *kmsg.CreateTopicsResponse {
+	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+	resp.Topics = make([]kmsg.CreateTopicsResponseTopic, 0, len(items))
+	for _, c := range items {
+		if c.err.failed() {
+			t := createTopicError(c.req.Topic, c.err)
+			t.TopicID = c.id // Kafka: kept beside the error when the topic was written and only the wait timed out
+			resp.Topics = append(resp.Topics, t)
+			continue
+		}
+		t := kmsg.NewCreateTopicsResponseTopic()
+		t.Topic, t.TopicID = c.req.Topic, c.id
+		t.NumPartitions, t.ReplicationFactor = int32(len(c.assignment)), c.replicationFactor()
+		if req.Version >= 5 {
+			t.Configs = createdConfigs(h.d.Config.DescribeTopicWith(c.configs, nil))
+		}
+		resp.Topics = append(resp.Topics, t)
+	}
+	return resp
+}
+
+func createTopicError(topic string, e answerError) kmsg.CreateTopicsResponseTopic {
+	t := kmsg.NewCreateTopicsResponseTopic()
+	t.Topic, t.ErrorCode, t.ErrorMessage = topic, int16(e.Code), e.message()
+	t.NumPartitions, t.ReplicationFactor = -1, -1
+	t.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
+	return t
+}
+
+func createdConfigs(entries []config.Entry) []kmsg.CreateTopicsResponseTopicConfig {
+	out := make([]kmsg.CreateTopicsResponseTopicConfig, 0, len(entries))
+	for _, e := range entries {
+		c := kmsg.NewCreateTopicsResponseTopicConfig()
+		c.Name, c.Value, c.ReadOnly, c.Source, c.IsSensitive = e.Name, e.Value, e.ReadOnly, int8(e.Source), e.Sensitive
+		out = append(out, c)
+	}
+	return out
+}

@@ -1,0 +1,196 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"klamm/internal/cluster"
+	"klamm/internal/replica"
+	"klamm/internal/wire"
+)
+
+// Fetch, key 1, versions 4-18.
+//
+// From consumers and followers alike; a replica id of 0 or more is a follower and belongs on the inter-broker listener.
+// The partitions are those of the fetch session (KIP-227) with the request's changes. A partition that this broker's
+// metadata does not have is answered at once, together with what the others have now, instead of after the long poll:
+// consumers of a deleted topic learn it quickly.
+//
+//	v5   log start offset; before v6 a storage error is told as NOT_LEADER_OR_FOLLOWER, which those clients know
+//	v7   sessions
+//	v9   current leader epoch
+//	v11  rack; consumers may read from followers, but none is ever recommended
+//	v12  last fetched epoch, diverging epochs
+//	v13  topics by id: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID
+//	v15  replica state with the follower's broker epoch
+//	v16  the current leader beside NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH
+//	v17  directory ids, v18 the consumer's high watermark: not used
+func (h *Handlers) handleFetch(_ context.Context, r *wire.Request) {
+	req := r.Msg.(*kmsg.FetchRequest)
+	im := h.d.Cache.Image()
+	replicaID, replicaEpoch := cluster.BrokerID(req.ReplicaID), cluster.NoBrokerEpoch
+	if req.Version >= 15 {
+		replicaID, replicaEpoch = cluster.BrokerID(req.ReplicaState.ID), cluster.BrokerEpoch(req.ReplicaState.Epoch)
+	}
+	session := h.sessions.Begin(replica.FetchSessionRequest{
+		Version:    req.Version,
+		SessionID:  req.SessionID,
+		Epoch:      req.SessionEpoch,
+		Follower:   replicaID >= 0,
+		Partitions: fetchPartitions(req, im.TopicName),
+		Forgotten:  forgottenPartitions(req, im.TopicName),
+		TopicName:  im.TopicName,
+	})
+	if code := session.Err(); code != cluster.None {
+		r.Respond(&wire.FetchResponse{ErrorCode: int16(code)}, 0)
+		return
+	}
+	f := &fetchAnswer{h: h, r: r, version: req.Version, session: session, partitions: session.Partitions()}
+	f.results = make([]replica.FetchResult, len(f.partitions))
+	authorized := replicaID < 0 || r.Conn.InterBroker()
+	ask := replica.FetchRequest{
+		ReplicaID:    replicaID,
+		ReplicaEpoch: replicaEpoch,
+		MaxWait:      time.Duration(req.MaxWaitMillis) * time.Millisecond,
+		Isolation:    replica.Isolation(req.IsolationLevel),
+		FollowersToo: req.Version >= 11,
+		MaxBytes:     min(req.MaxBytes, int32(h.d.Config.Broker().FetchMaxBytes)),
+	}
+	ask.MinBytes = min(req.MinBytes, ask.MaxBytes)
+	for i, p := range f.partitions {
+		_, known := im.Partition(p.TP)
+		switch {
+		case p.TP.Topic == "":
+			f.results[i] = fetchError(cluster.UnknownTopicID)
+		case !authorized:
+			f.results[i] = fetchError(cluster.TopicAuthorizationFailed)
+		case !known:
+			f.results[i] = fetchError(cluster.UnknownTopicOrPartition)
+		default:
+			ask.Partitions = append(ask.Partitions, p)
+			f.asked = append(f.asked, i)
+		}
+	}
+	if len(ask.Partitions) < len(f.partitions) {
+		ask.MaxWait = 0
+	}
+	h.d.Replicas.Fetch(ask, f.answer)
+}
+
+// fetchPartitions lists the request's partitions in order. An id that is unknown leaves the topic's name empty.
+func fetchPartitions(req *kmsg.FetchRequest, nameOf func(cluster.TopicID) (string, bool)) []replica.FetchPartition {
+	n := 0
+	for i := range req.Topics {
+		n += len(req.Topics[i].Partitions)
+	}
+	out := make([]replica.FetchPartition, 0, n)
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		name, id := t.Topic, cluster.TopicID(t.TopicID)
+		if req.Version >= 13 {
+			name, _ = nameOf(id)
+		}
+		for _, p := range t.Partitions {
+			out = append(out, replica.FetchPartition{
+				TP:                 cluster.TopicPartition{Topic: name, Partition: p.Partition},
+				TopicID:            id,
+				CurrentLeaderEpoch: cluster.LeaderEpoch(p.CurrentLeaderEpoch),
+				FetchOffset:        p.FetchOffset,
+				LastFetchedEpoch:   cluster.LeaderEpoch(p.LastFetchedEpoch),
+				LogStartOffset:     p.LogStartOffset,
+				MaxBytes:           p.PartitionMaxBytes,
+			})
+		}
+	}
+	return out
+}
+
+func forgottenPartitions(req *kmsg.FetchRequest, nameOf func(cluster.TopicID) (string, bool)) []replica.ForgottenPartition {
+	var out []replica.ForgottenPartition
+	for _, t := range req.ForgottenTopics {
+		name, id := t.Topic, cluster.TopicID(t.TopicID)
+		if req.Version >= 13 {
+			name, _ = nameOf(id)
+		}
+		for _, p := range t.Partitions {
+			out = append(out, replica.ForgottenPartition{TP: cluster.TopicPartition{Topic: name, Partition: p}, TopicID: id})
+		}
+	}
+	return out
+}
+
+func fetchError(code cluster.ErrorCode) replica.FetchResult {
+	return replica.FetchResult{Err: code, HighWatermark: -1, LastStableOffset: -1, LogStartOffset: -1, PreferredReadReplica: cluster.NoBroker}
+}
+
+// fetchAnswer carries one fetch from the request to its answer.
+type fetchAnswer struct {
+	h          *Handlers
+	r          *wire.Request
+	version    int16
+	session    *replica.FetchContext
+	partitions []replica.FetchPartition // of the session, in order
+	results    []replica.FetchResult    // parallel to partitions
+	asked      []int                    // the indexes that replica was asked for
+}
+
+// answer is called by replica when the fetch is satisfied or its time is over.
+func (f *fetchAnswer) answer(results []replica.FetchResult) {
+	for i, at := range f.asked {
+		f.results[at] = results[i]
+	}
+	done := f.session.Finish(f.results)
+	resp := &wire.FetchResponse{ErrorCode: int16(done.Err), SessionID: done.SessionID}
+	for _, i := range done.Include {
+		p := &f.partitions[i]
+		// Kafka: neighbours of one topic share an entry, the order of partitions is kept.
+		last := len(resp.Topics) - 1
+		if last < 0 || resp.Topics[last].Topic != p.TP.Topic || resp.Topics[last].TopicID != p.TopicID {
+			resp.Topics = append(resp.Topics, wire.FetchTopic{Topic: p.TP.Topic, TopicID: p.TopicID})
+			last++
+		}
+		resp.Topics[last].Partitions = append(resp.Topics[last].Partitions, f.partition(resp, p, &f.results[i]))
+	}
+	f.r.Respond(resp, 0)
+}
+
+func (f *fetchAnswer) partition(resp *wire.FetchResponse, p *replica.FetchPartition, res *replica.FetchResult) wire.FetchPartition {
+	out := wire.NewFetchPartition(p.TP.Partition)
+	code := res.Err
+	if code == cluster.KafkaStorageError && f.version <= 5 {
+		code = cluster.NotLeaderOrFollower
+	}
+	out.ErrorCode = int16(code)
+	out.HighWatermark, out.LastStableOffset, out.LogStartOffset = res.HighWatermark, res.LastStableOffset, res.LogStartOffset
+	out.PreferredReadReplica = int32(res.PreferredReadReplica)
+	out.Records = res.Records
+	if res.AbortedTxns != nil {
+		out.AbortedTransactions = make([]kmsg.FetchResponseTopicPartitionAbortedTransaction, len(res.AbortedTxns))
+		for i, t := range res.AbortedTxns {
+			out.AbortedTransactions[i] = kmsg.FetchResponseTopicPartitionAbortedTransaction{ProducerID: t.ProducerID, FirstOffset: t.FirstOffset}
+		}
+	}
+	if d := res.Diverging; d != nil {
+		out.DivergingEpoch.Epoch, out.DivergingEpoch.EndOffset = int32(d.LeaderEpoch), d.EndOffset
+	}
+	if f.version >= 16 && (code == cluster.NotLeaderOrFollower || code == cluster.FencedLeaderEpoch) {
+		f.addLeader(resp, &out, p.TP)
+	}
+	return out
+}
+
+func (f *fetchAnswer) addLeader(resp *wire.FetchResponse, out *wire.FetchPartition, tp cluster.TopicPartition) {
+	l := f.h.currentLeader(tp, f.r.Conn.Listener())
+	out.CurrentLeader.LeaderID, out.CurrentLeader.LeaderEpoch = int32(l.id), int32(l.epoch)
+	if !l.reachable {
+		return
+	}
+	for _, b := range resp.Brokers {
+		if b.NodeID == int32(l.id) {
+			return
+		}
+	}
+	resp.Brokers = append(resp.Brokers, kmsg.FetchResponseBroker{NodeID: int32(l.id), Host: l.host, Port: l.port, Rack: l.rack})
+}

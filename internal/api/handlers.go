@@ -1,0 +1,195 @@
+// Package api holds one handler per Kafka API: check, call the owner, build the answer (Kafka: KafkaApis, ZkAdminManager).
+//
+// Each API has its file, which opens with its behaviour and the versions served; New enters exactly those versions in
+// wire's table, from which ApiVersions (0-4) is answered by wire itself.
+//
+// Which goroutine does what:
+//
+//   - Handle runs on the connection's reader. Metadata, Produce, Fetch and the other reads are done there: they take
+//     microseconds, and produce must keep the order of a connection's batches, which idempotent producers rely on. What
+//     has to wait (acks, long polls) waits in package replica, and the reader goes on.
+//   - Requests that ask the coordination store run on workers (lanes), in order per connection. So do the controller's
+//     requests, on workers of their own: they must not wait behind clients.
+//   - Waits for metadata (topics created, deleted) are waiters of metadata.Cache, without a goroutine.
+//
+// Every request is answered exactly once, also while the broker stops.
+//
+// Not served yet, and therefore not advertised: groups, transactions, reassignments, elections, quotas, ACLs. A
+// transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
+package api
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"klamm/internal/cluster"
+	"klamm/internal/config"
+	"klamm/internal/coord"
+	"klamm/internal/metadata"
+	"klamm/internal/replica"
+	"klamm/internal/wire"
+)
+
+// Deps is everything the handlers work with. All fields are required.
+type Deps struct {
+	Log       *slog.Logger
+	BrokerID  cluster.BrokerID
+	ClusterID string
+	// BrokerEpoch gives this broker's current registration epoch; NoBrokerEpoch before registration.
+	BrokerEpoch func() cluster.BrokerEpoch
+
+	Table      *wire.APITable  // New enters the served versions here
+	Config     *config.Dynamic // broker config as it is now, and per-topic settings
+	Cache      *metadata.Cache
+	Store      coord.Store
+	Replicas   *replica.Manager
+	Controller Controller     // this broker's own controller module
+	Link       ControllerLink // requests to the active controller, wherever it is
+}
+
+// Controller is what the handlers ask of this broker's controller module. Its methods are safe for concurrent use.
+// Functions named done are called exactly once, on any goroutine.
+type Controller interface {
+	IsActive() bool
+	ActiveControllerID() cluster.BrokerID
+	// TopicName resolves an id in the active controller's context.
+	TopicName(id cluster.TopicID) (string, bool)
+	IsTopicQueuedForDeletion(topic string) bool
+	AllocateProducerIDs(ctx context.Context, req *kmsg.AllocateProducerIDsRequest, done func(*kmsg.AllocateProducerIDsResponse))
+	AlterPartition(ctx context.Context, req *kmsg.AlterPartitionRequest, done func(*kmsg.AlterPartitionResponse))
+}
+
+// ControlledShutdowner is what a Controller may offer besides; then ControlledShutdown is served.
+type ControlledShutdowner interface {
+	ControlledShutdown(ctx context.Context, req *kmsg.ControlledShutdownRequest, done func(*kmsg.ControlledShutdownResponse))
+}
+
+// ControllerLink sends one request to the active controller and waits for the answer. It is safe for concurrent use.
+// ControllerChannel is the real one.
+type ControllerLink interface {
+	Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error)
+}
+
+const (
+	adminWorkers   = 8 // of requests that ask the store; more would not make a store faster
+	controlWorkers = 2 // of the controller's requests: the old and the new controller's connection at a failover
+	storeTimeout   = 30 * time.Second
+)
+
+// Handlers serves the Kafka protocol of one broker. It is safe for concurrent use.
+type Handlers struct {
+	d           Deps
+	serve       map[int16]func(ctx context.Context, r *wire.Request)
+	admin       *topicAdmin
+	adminLanes  *lanes
+	controlLane *lanes
+	autoTopics  *autoTopicCreation
+	configs     *configFollower
+	producerIDs *producerIDManager
+	sessions    *replica.FetchSessionCache
+	allTopics   allTopicsCache
+}
+
+// New builds the handlers and enters the served versions in d.Table. It starts nothing.
+func New(d Deps) *Handlers {
+	h := &Handlers{
+		d:           d,
+		serve:       map[int16]func(context.Context, *wire.Request){},
+		admin:       &topicAdmin{log: d.Log, config: d.Config, cache: d.Cache, store: d.Store},
+		adminLanes:  newLanes(d.Log),
+		controlLane: newLanes(d.Log),
+		configs:     newConfigFollower(d),
+		producerIDs: newProducerIDManager(d),
+		sessions:    replica.NewFetchSessionCache(d.Config.Broker().MaxIncrementalFetchSessionCacheSlots, 2*time.Minute),
+	}
+	h.autoTopics = newAutoTopicCreation(d, h.admin)
+	for _, a := range h.apis() {
+		h.serve[a.key.Int16()] = a.handle
+		d.Table.Serve(a.key.Int16(), a.min, a.max, a.scope)
+	}
+	return h
+}
+
+// servedAPI is one line of the table of what is served.
+type servedAPI struct {
+	key      kmsg.Key
+	min, max int16
+	scope    wire.Scope
+	handle   func(ctx context.Context, r *wire.Request)
+}
+
+// apis lists what is served. The minimum of Fetch is the first version with magic-2 batches, as in Kafka 4.
+func (h *Handlers) apis() []servedAPI {
+	out := []servedAPI{
+		{kmsg.Produce, 0, 13, wire.AllListeners, h.handleProduce},
+		{kmsg.Fetch, 4, 18, wire.AllListeners, h.handleFetch},
+		{kmsg.ListOffsets, 0, 11, wire.AllListeners, h.handleListOffsets},
+		{kmsg.Metadata, 0, 13, wire.AllListeners, h.handleMetadata},
+		{kmsg.OffsetForLeaderEpoch, 0, 4, wire.AllListeners, h.handleOffsetForLeaderEpoch},
+		{kmsg.CreateTopics, 0, 7, wire.AllListeners, h.inOrder(h.handleCreateTopics)},
+		{kmsg.DeleteTopics, 0, 6, wire.AllListeners, h.inOrder(h.handleDeleteTopics)},
+		{kmsg.DeleteRecords, 0, 2, wire.AllListeners, h.handleDeleteRecords},
+		{kmsg.InitProducerID, 0, 5, wire.AllListeners, h.handleInitProducerID},
+		{kmsg.CreatePartitions, 0, 3, wire.AllListeners, h.inOrder(h.handleCreatePartitions)},
+		{kmsg.DescribeConfigs, 0, 4, wire.AllListeners, h.inOrder(h.handleDescribeConfigs)},
+		{kmsg.AlterConfigs, 0, 2, wire.AllListeners, h.inOrder(h.handleAlterConfigs)},
+		{kmsg.IncrementalAlterConfigs, 0, 1, wire.AllListeners, h.inOrder(h.handleIncrementalAlterConfigs)},
+		{kmsg.DescribeLogDirs, 0, 5, wire.AllListeners, h.inOrder(h.handleDescribeLogDirs)},
+		{kmsg.DescribeCluster, 0, 2, wire.AllListeners, h.handleDescribeCluster},
+		{kmsg.DescribeTopicPartitions, 0, 0, wire.AllListeners, h.handleDescribeTopicPartitions},
+
+		{kmsg.LeaderAndISR, 0, 7, wire.InterBrokerOnly, h.controlInOrder(h.handleLeaderAndISR)},
+		{kmsg.StopReplica, 0, 4, wire.InterBrokerOnly, h.controlInOrder(h.handleStopReplica)},
+		{kmsg.UpdateMetadata, 0, 8, wire.InterBrokerOnly, h.controlInOrder(h.handleUpdateMetadata)},
+		{kmsg.AlterPartition, 0, 3, wire.InterBrokerOnly, h.handleAlterPartition},
+		{kmsg.AllocateProducerIDs, 0, 0, wire.InterBrokerOnly, h.handleAllocateProducerIDs},
+	}
+	if _, ok := h.d.Controller.(ControlledShutdowner); ok {
+		out = append(out, servedAPI{kmsg.ControlledShutdown, 0, 3, wire.InterBrokerOnly, h.handleControlledShutdown})
+	}
+	return out
+}
+
+// Handle implements wire.Handler.
+func (h *Handlers) Handle(ctx context.Context, r *wire.Request) {
+	serve := h.serve[r.Key]
+	if serve == nil {
+		r.Close("api key in the table has no handler")
+		return
+	}
+	serve(ctx, r)
+}
+
+// Run works on queued requests, auto-creation and producer ids until the context ends; what is queued then is still
+// answered. It must run once, and run before the wire server serves.
+func (h *Handlers) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	all.Go(func() { h.adminLanes.run(ctx, adminWorkers) })
+	all.Go(func() { h.controlLane.run(ctx, controlWorkers) })
+	all.Go(func() { h.producerIDs.run(ctx) })
+	all.Wait()
+	return nil
+}
+
+// inOrder gives a handler that runs on the workers for requests that ask the store. Its context ends with the broker or
+// after storeTimeout, not with the connection: what a client asked for is finished though it hung up.
+func (h *Handlers) inOrder(handle func(ctx context.Context, r *wire.Request)) func(context.Context, *wire.Request) {
+	return func(connCtx context.Context, r *wire.Request) {
+		h.adminLanes.submit(connCtx, r, func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+			defer cancel()
+			handle(ctx, r)
+		})
+	}
+}
+
+// controlInOrder is inOrder for the controller's requests.
+func (h *Handlers) controlInOrder(handle func(ctx context.Context, r *wire.Request)) func(context.Context, *wire.Request) {
+	return func(connCtx context.Context, r *wire.Request) {
+		h.controlLane.submit(connCtx, r, func(ctx context.Context) { handle(ctx, r) })
+	}
+}

@@ -1,0 +1,46 @@
+package api
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"klamm/internal/cluster"
+	"klamm/internal/replica"
+	"klamm/internal/wire"
+)
+
+// OffsetForLeaderEpoch, key 23, versions 0-4. From followers (KIP-101) and consumers that check for truncation (KIP-320).
+//
+//	v1  the epoch that the end offset belongs to
+//	v2  current leader epoch
+//	v3  replica id, not used
+func (h *Handlers) handleOffsetForLeaderEpoch(_ context.Context, r *wire.Request) {
+	req := r.Msg.(*kmsg.OffsetForLeaderEpochRequest)
+	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+	var queries []replica.EpochQuery
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			queries = append(queries, replica.EpochQuery{
+				TP:                 cluster.TopicPartition{Topic: t.Topic, Partition: p.Partition},
+				CurrentLeaderEpoch: cluster.LeaderEpoch(p.CurrentLeaderEpoch),
+				LeaderEpoch:        cluster.LeaderEpoch(p.LeaderEpoch),
+			})
+		}
+	}
+	results := h.d.Replicas.OffsetForLeaderEpoch(queries)
+	for _, t := range req.Topics {
+		out := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		out.Topic = t.Topic
+		for _, p := range t.Partitions {
+			res := results[0]
+			results = results[1:]
+			o := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+			o.Partition, o.ErrorCode = p.Partition, int16(res.Err)
+			o.LeaderEpoch, o.EndOffset = int32(res.LeaderEpoch), res.EndOffset
+			out.Partitions = append(out.Partitions, o)
+		}
+		resp.Topics = append(resp.Topics, out)
+	}
+	r.Respond(resp, 0)
+}
