@@ -203,8 +203,8 @@ func TestDecodingTakesMemoryInProportionToWhatArrived(t *testing.T) {
 			worst, worstName = cost, kmsg.NameForKey(key)
 		}
 	}
-	everyVersion(func(key, version int16) {
-		valid := AppendRequestBody(nil, randomRequest(rng, key, version))
+	wiretest.EveryVersion(func(key, version int16) {
+		valid := AppendRequestBody(nil, wiretest.RandomRequest(rng, key, version))
 		for range 4 {
 			prefix := valid[:rng.IntN(len(valid)+1)]
 			// The dearest claim is the largest that passes for the smallest elements.

@@ -14,7 +14,7 @@ var ErrMalformed = errors.New("malformed message")
 // AppendRequestBody appends req in its version, without a header. Tagged fields its version does not know are
 // reset to their defaults in req.
 func AppendRequestBody(dst []byte, req kmsg.Request) []byte {
-	resetUnknownRequestTags(req)
+	fitRequest(req)
 	start := len(dst)
 	dst = req.AppendTo(dst)
 	if isStopReplicaV4(req) {
@@ -26,7 +26,7 @@ func AppendRequestBody(dst []byte, req kmsg.Request) []byte {
 // AppendResponseBody appends resp in its version, without a header. Tagged fields its version does not know are
 // reset to their defaults in resp.
 func AppendResponseBody(dst []byte, resp kmsg.Response) []byte {
-	resetUnknownResponseTags(resp)
+	fitResponse(resp)
 	return resp.AppendTo(dst)
 }
 

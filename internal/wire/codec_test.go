@@ -9,15 +9,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"klamm/internal/wire/wiretest"
 )
 
 var ignoreTags = cmp.Options{cmpopts.IgnoreUnexported(kmsg.Tags{}), cmpopts.EquateEmpty()}
 
 func TestEveryMessageSurvivesEncodingAndDecoding(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
-	everyVersion(func(key, version int16) {
+	wiretest.EveryVersion(func(key, version int16) {
 		for range 5 {
-			body := AppendRequestBody(nil, randomRequest(rng, key, version))
+			body := AppendRequestBody(nil, wiretest.RandomRequest(rng, key, version))
 			req := kmsg.RequestForKey(key)
 			req.SetVersion(version)
 			if err := DecodeRequestBody(req, body); err != nil {
@@ -27,7 +29,7 @@ func TestEveryMessageSurvivesEncodingAndDecoding(t *testing.T) {
 			if again := AppendRequestBody(nil, req); key != keyProduce && !bytes.Equal(body, again) {
 				t.Fatalf("%s v%d request: %x became %x", kmsg.NameForKey(key), version, body, again)
 			}
-			body = AppendResponseBody(nil, randomResponse(rng, key, version))
+			body = AppendResponseBody(nil, wiretest.RandomResponse(rng, key, version))
 			resp := kmsg.ResponseForKey(key)
 			resp.SetVersion(version)
 			if err := DecodeResponseBody(resp, body); err != nil {
@@ -42,8 +44,8 @@ func TestEveryMessageSurvivesEncodingAndDecoding(t *testing.T) {
 
 func TestEveryRequestCutShortIsMalformed(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
-	everyVersion(func(key, version int16) {
-		body := AppendRequestBody(nil, randomRequest(rng, key, version))
+	wiretest.EveryVersion(func(key, version int16) {
+		body := AppendRequestBody(nil, wiretest.RandomRequest(rng, key, version))
 		for range 5 {
 			cut := rng.IntN(len(body) + 1)
 			req := kmsg.RequestForKey(key)

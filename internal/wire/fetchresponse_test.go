@@ -67,7 +67,7 @@ func ours(from *kmsg.FetchResponse) (*FetchResponse, []*trackedSource) {
 }
 
 func randomFetchResponse(rng *rand.Rand, version int16, recordsMax int) *kmsg.FetchResponse {
-	resp := randomResponse(rng, keyFetch, version).(*kmsg.FetchResponse)
+	resp := wiretest.RandomResponse(rng, keyFetch, version).(*kmsg.FetchResponse)
 	for t := range resp.Topics {
 		for p := range resp.Topics[t].Partitions {
 			records := make([]byte, rng.IntN(recordsMax))

@@ -20,7 +20,7 @@ func FuzzDecodeRequest(f *testing.F) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	for _, key := range []int16{keyProduce, keyFetch, 3, 4, keyStopReplica, 6, keyControlledShutdown, 11, keyAPIVersions, 19, 32} {
 		version := rng.Int32N(int32(kmsg.RequestForKey(key).MaxVersion()) + 1)
-		f.Add(key, int16(version), AppendRequestBody(nil, randomRequest(rng, key, int16(version))))
+		f.Add(key, int16(version), AppendRequestBody(nil, wiretest.RandomRequest(rng, key, int16(version))))
 	}
 	f.Fuzz(func(t *testing.T, key, version int16, body []byte) {
 		req := kmsg.RequestForKey(key)

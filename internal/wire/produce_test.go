@@ -9,13 +9,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"klamm/internal/wire/wiretest"
 )
 
 func TestProduceIsDecodedAsKmsgDoes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for version := range kmsg.NewPtrProduceRequest().MaxVersion() + 1 {
-		for range 200 {
-			body := AppendRequestBody(nil, randomRequest(rng, keyProduce, version))
+		for range 60 {
+			body := AppendRequestBody(nil, wiretest.RandomRequest(rng, keyProduce, version))
 			got, want := kmsg.NewPtrProduceRequest(), kmsg.NewPtrProduceRequest()
 			got.Version, want.Version = version, version
 			if err := want.ReadFrom(body); err != nil {

@@ -10,8 +10,8 @@ import (
 // generated classes refuse a tag that is known but not to that version ("Tag 0 is not valid for version 9"), so
 // these fields are reset before encoding. The bounds are Kafka's message definitions (taggedVersions).
 
-// resetUnknownRequestTags resets the tagged fields of req that its version does not know.
-func resetUnknownRequestTags(req kmsg.Request) {
+// fitRequest makes req what its version can carry.
+func fitRequest(req kmsg.Request) {
 	switch req := req.(type) {
 	case *kmsg.FetchRequest:
 		resetFetchRequestTags(req)
@@ -33,8 +33,8 @@ func resetUnknownRequestTags(req kmsg.Request) {
 	}
 }
 
-// resetUnknownResponseTags resets the tagged fields of resp that its version does not know.
-func resetUnknownResponseTags(resp kmsg.Response) {
+// fitResponse makes resp what its version can carry.
+func fitResponse(resp kmsg.Response) {
 	switch resp := resp.(type) {
 	case *kmsg.ProduceResponse:
 		if resp.Version < 10 {
@@ -56,6 +56,22 @@ func resetUnknownResponseTags(resp kmsg.Response) {
 	case *kmsg.FetchSnapshotResponse:
 		if resp.Version < 1 {
 			resp.NodeEndpoints = nil
+		}
+	case *kmsg.ShareFetchResponse:
+		emptyShareFetchRecords(resp)
+	}
+}
+
+// emptyShareFetchRecords makes null records empty from v1 on, where they may not be null; kmsg writes null in all versions.
+func emptyShareFetchRecords(resp *kmsg.ShareFetchResponse) {
+	if resp.Version < 1 {
+		return
+	}
+	for t := range resp.Topics {
+		for p := range resp.Topics[t].Partitions {
+			if part := &resp.Topics[t].Partitions[p]; part.Records == nil {
+				part.Records = []byte{}
+			}
 		}
 	}
 }

@@ -1,5 +1,6 @@
-// Package wiretest is a network in memory for tests: buffered connections with deadlines that work inside
-// testing/synctest bubbles, where real sockets would keep fake time from running.
+// Package wiretest is for tests of the wire and of what stands on it: random messages of every key and version, and
+// a network in memory whose buffered connections have deadlines and work inside testing/synctest bubbles, where real
+// sockets would keep fake time from running.
 package wiretest
 
 import (
