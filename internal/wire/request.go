@@ -98,8 +98,10 @@ func (r *Request) Close(reason string) {
 	if !r.claim() {
 		return
 	}
-	r.Conn.srv.stats.keys[r.Key].Failed.Add(1)
-	r.Conn.logClose(reason, nil, r.Key, r.Version, r.ClientID)
+	if r.Conn.ctx.Err() == nil { // else the client has gone before, and nobody is to blame
+		r.Conn.srv.stats.keys[r.Key].Failed.Add(1)
+		r.Conn.logClose(reason, nil, r.Key, r.Version, r.ClientID)
+	}
 	r.finish(answer{closing: true})
 }
 

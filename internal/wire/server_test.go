@@ -310,10 +310,10 @@ func TestCloseLetsEarlierAnswersLeaveFirst(t *testing.T) {
 func TestAConnectionsContextEndsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ctx context.Context
-		var parked *Request
-		h := start(t, func(c context.Context, r *Request) { ctx, parked = c, r })
+		var parked, closed *Request
+		h := start(t, func(c context.Context, r *Request) { ctx, closed, parked = c, parked, r })
 		p := h.dial()
-		p.send(metadataFrame(1))
+		p.send(metadataFrame(1), metadataFrame(2))
 		synctest.Wait()
 		if ctx.Err() != nil {
 			t.Fatal("the context has ended before the connection")
@@ -321,10 +321,14 @@ func TestAConnectionsContextEndsWithIt(t *testing.T) {
 		_ = p.nc.Close()
 		<-ctx.Done()
 		<-parked.Conn.Done()
-		parked.Respond(parked.Msg.ResponseKind(), 0) // goes nowhere and harms nobody
+		respondEmpty(parked) // goes nowhere and harms nobody
+		closed.Close("too late")
 		synctest.Wait()
 		if n := h.srv.stats.InFlight.Load(); n != 0 {
 			t.Errorf("%d requests are in flight", n)
+		}
+		if lines := h.log.lines(); len(lines) != 0 {
+			t.Errorf("a client that hung up leaves log lines: %q", lines)
 		}
 		h.end()
 	})
