@@ -36,25 +36,31 @@ func (c *Core) handleBrokerChange() error {
 	for _, id := range added {
 		c.emit(StartSender{current[id]})
 	}
-	for _, id := range bounced {
-		c.noteBroker(Info, "broker bounced", id, "")
-		c.emit(StopSender{id})
-		c.emit(StartSender{current[id]})
+	if err := c.brokersStarted(added, current); err != nil {
+		return err
+	}
+	if err := c.brokersBounced(bounced, current); err != nil {
+		return err
 	}
 	for _, id := range dead {
 		c.noteBroker(Info, "broker is gone", id, "")
 		c.emit(StopSender{id})
 	}
-	if err := c.brokersStarted(added, current); err != nil {
-		return err
-	}
-	if err := c.brokersFailed(bounced); err != nil {
-		return err
-	}
-	if err := c.brokersStarted(bounced, current); err != nil {
-		return err
-	}
 	return c.brokersFailed(dead)
+}
+
+func (c *Core) brokersBounced(ids []cluster.BrokerID, current map[cluster.BrokerID]cluster.Broker) error {
+	for _, id := range ids {
+		c.noteBroker(Info, "broker bounced", id, "")
+		c.emit(StopSender{id})
+	}
+	if err := c.brokersFailed(ids); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		c.emit(StartSender{current[id]})
+	}
+	return c.brokersStarted(ids, current)
 }
 
 // brokersStarted brings brokers into the cluster (Kafka: onBrokerStartup). They first learn what there is, then what they lead
@@ -106,11 +112,17 @@ func (c *Core) brokersFailed(ids []cluster.BrokerID) error {
 		return nil
 	}
 	c.ctx.forgetBrokerState(ids)
+	ready := false
 	for _, id := range ids {
 		c.ctx.removeBroker(id)
 		c.emit(Unwatch{Watched{Kind: WatchBroker, Broker: id}})
+		// It begins with an empty cache when it returns.
+		ready = c.tdm().forgotten(id, func(*topicDeletion) bool { return true }) || ready
 	}
-	return c.replicasOffline(c.ctx.replicasOn(ids))
+	if err := c.replicasOffline(c.ctx.replicasOn(ids)); err != nil || !ready {
+		return err
+	}
+	return c.tdm().resume()
 }
 
 // replicasOffline handles replicas that are lost with their broker or log dir (Kafka: onReplicasBecomeOffline): partitions

@@ -25,6 +25,9 @@ type controllerContext struct {
 	// deletions are the topics queued for deletion, also markers without a topic.
 	deletions map[string]*topicDeletion
 
+	// takingOffice is set until the failover has read everything; no broker has been told anything yet.
+	takingOffice bool
+
 	sortedTopics    []*topicContext // cache of topics by name; nil when stale
 	sortedBrokerIDs []cluster.BrokerID
 
@@ -67,9 +70,9 @@ type replicaContext struct {
 	state ReplicaState
 	// offlineDir says that the broker answered KAFKA_STORAGE_ERROR to LeaderAndIsr for it.
 	offlineDir bool
-	// recreated says that a log of another incarnation was already removed once in this registration of the broker.
-	recreated bool
-	since     Time // of the state
+	// stray says that the broker holds a log of another incarnation, which it was told to replace.
+	stray bool
+	since Time // of the state
 	// attempts and lastError are those of the replica's deletion.
 	attempts  int
 	lastError cluster.ErrorCode
@@ -83,7 +86,7 @@ type replicaRef struct {
 
 func newContext(epoch cluster.ControllerEpoch, zkVersion int32) *controllerContext {
 	return &controllerContext{
-		epoch: epoch, zkVersion: zkVersion,
+		epoch: epoch, zkVersion: zkVersion, takingOffice: true,
 		brokers:      map[cluster.BrokerID]cluster.Broker{},
 		shuttingDown: map[cluster.BrokerID]bool{},
 		topics:       map[string]*topicContext{},
@@ -187,11 +190,11 @@ func (x *controllerContext) removeTopic(t *topicContext) {
 	x.sortedTopics = nil
 }
 
-// forgetBrokerState drops what is only true of one registration of a broker: failed dirs and removed strays.
+// forgetBrokerState drops what is only true of one registration of a broker: failed dirs and strays.
 func (x *controllerContext) forgetBrokerState(ids []cluster.BrokerID) {
 	for _, ref := range x.replicasOn(ids) {
 		r := ref.replica(ref.id)
-		r.offlineDir, r.recreated = false, false
+		r.offlineDir, r.stray = false, false
 	}
 }
 

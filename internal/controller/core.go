@@ -205,8 +205,7 @@ func (c *Core) handle(ev Event) error {
 	case LeaderAndISRReply:
 		return c.handleLeaderAndISRReply(ev)
 	case UpdateMetadataReply:
-		c.handleUpdateMetadataReply(ev)
-		return nil
+		return c.handleUpdateMetadataReply(ev)
 	case StopReplicaReply:
 		return c.handleStopReplicaReply(ev)
 	case AlterPartition:

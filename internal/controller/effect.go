@@ -208,6 +208,9 @@ type StopReplicaPartition struct {
 	Partition   int32
 	LeaderEpoch cluster.LeaderEpoch // LeaderEpochDuringDelete, NoLeaderEpoch or an epoch
 	Delete      bool
+	// ForTopicDeletion is not sent: it tells the deletion of a queued topic's replica from the removal of a stray when
+	// the reply comes.
+	ForTopicDeletion bool
 }
 
 // Store asks for one operation on the coordination store. It is always the last effect of a Step; the driver feeds

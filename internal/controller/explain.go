@@ -33,6 +33,7 @@ const (
 	LogDirOffline      ReasonKind = "log dir is offline"
 	DeletionFailed     ReasonKind = "the broker could not delete the replica"
 	StoreFailed        ReasonKind = "the coordination store refused a write"
+	CachesNotCleared   ReasonKind = "the broker has not yet confirmed that it forgot the topic"
 	OtherReplicas      ReasonKind = "other replicas of the topic come first"
 )
 
@@ -108,6 +109,9 @@ func (c *Core) explain(d *topicDeletion) DeletionExplanation {
 			e.Reasons = append(e.Reasons, *w)
 		}
 	}
+	for _, id := range slices.Sorted(maps.Keys(d.toForget)) {
+		e.Reasons = append(e.Reasons, DeletionReason{Kind: CachesNotCleared, Broker: id, LiftedBy: "answer of the broker, or its end"})
+	}
 	switch {
 	case d.removing:
 		e.Phase = DeletionRemovingNodes
@@ -170,4 +174,6 @@ func (c *Core) TopicID(name string) (cluster.TopicID, bool) {
 }
 
 // IsTopicQueuedForDeletion reports whether a topic is queued for deletion.
-func (c *Core) IsTopicQueuedForDeletion(topic string) bool { return c.ctx != nil && c.ctx.isQueued(topic) }
+func (c *Core) IsTopicQueuedForDeletion(topic string) bool {
+	return c.ctx != nil && c.ctx.isQueued(topic)
+}

@@ -296,10 +296,15 @@ func (c *Core) readAllMarkers() error {
 	if err != nil {
 		return err
 	}
+	// A topic may have been created and marked since the topics were read; its marker must not pass for an orphan.
+	if _, err := c.readIntoContext(c.unknownTopics(r.Markers)); err != nil {
+		return err
+	}
 	return c.tdm().init(r.Markers)
 }
 
 func (c *Core) tellLiveBrokers() error {
+	c.ctx.takingOffice = false
 	c.sendUpdateMetadata(c.ctx.brokerIDs())
 	return nil
 }

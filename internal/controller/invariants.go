@@ -16,7 +16,8 @@ import (
 //  3. An OnlinePartition has a leadership with a leader that is in its ISR; a NewPartition has none; a leadership is never of a later controller
 //     unless an election said so.
 //  4. Replica counts per topic equal a recount, and every assigned replica has a state.
-//  5. Replicas in a deletion state belong to a queued topic; once the deletion has started its partitions are NonExistentPartition, and only then.
+//  5. Replicas in a deletion state belong to a queued topic, but for the Ineligible ones of a failover whose ISR write is
+//     to be tried again; once the deletion has started its partitions are NonExistentPartition, and only then.
 //  6. A deletion and its topic point at each other.
 //  7. Every queued topic is waiting for something that will come: an answer of a live broker, the start of a broker, or a retry whose
 //     timer runs (W8).
@@ -72,7 +73,7 @@ func (c *Core) checkTopic(t *topicContext, idle bool, bad func(string, ...any)) 
 	for _, p := range t.partitions {
 		for _, r := range p.replicas {
 			counts[r.state]++
-			if r.state >= ReplicaDeletionStarted && t.deletion == nil && idle {
+			if r.state >= ReplicaDeletionStarted && t.deletion == nil && idle && !(r.state == ReplicaDeletionIneligible && c.ctx.partitionRetryArmed) {
 				bad("%s@%d is %s and its topic is not queued", p, r.id, r.state)
 			}
 		}
@@ -114,6 +115,11 @@ func (c *Core) waitsForSomething(d *topicDeletion) bool {
 	}
 	if d.topic == nil {
 		return false
+	}
+	for id := range d.toForget {
+		if _, registered := c.ctx.brokers[id]; registered {
+			return true
+		}
 	}
 	for _, r := range d.topic.allReplicas() {
 		state := r.replicaState(r.id)

@@ -63,15 +63,21 @@ func (c *Core) handleLeaderAndISRReply(ev LeaderAndISRReply) error {
 		r := p.replica(id)
 		switch pe.Err {
 		case cluster.None:
-			r.offlineDir = false
+			r.offlineDir, r.stray = false, false
+		case cluster.StaleControllerEpoch:
+			r.stray = false // the broker compares ids before epochs
 		case cluster.KafkaStorageError:
 			if !r.offlineDir {
 				r.offlineDir = true
 				lost = append(lost, replicaRef{p, id})
 			}
 		case cluster.InconsistentTopicID:
-			if !r.recreated && !p.queued() && p.leadership != nil {
-				r.recreated = true
+			switch {
+			case p.queued() || p.leadership == nil:
+			case r.stray: // it could not be replaced: again after a pause
+				c.armPartitionRetry()
+			default:
+				r.stray = true
 				strays = append(strays, replicaRef{p, id})
 			}
 		}
@@ -84,8 +90,8 @@ func (c *Core) handleLeaderAndISRReply(ev LeaderAndISRReply) error {
 	return c.replicasOffline(lost)
 }
 
-// recreate has a broker delete logs of an earlier incarnation and then create the replicas. Once per registration of the
-// broker: a broker that cannot do it does not make the two exchange requests for ever.
+// recreate has a broker delete logs of an earlier incarnation and then create the replicas. A broker that cannot do
+// it says INCONSISTENT_TOPIC_ID again and is asked again by the retry timer.
 func (c *Core) recreate(id cluster.BrokerID, rs []replicaRef) {
 	if len(rs) == 0 {
 		return
@@ -105,10 +111,4 @@ func (c *Core) recreate(id cluster.BrokerID, rs []replicaRef) {
 
 func (r replicaRef) String() string {
 	return cluster.TopicPartitionReplica{TopicPartition: r.TopicPartition, Replica: r.id}.String()
-}
-
-func (c *Core) handleUpdateMetadataReply(ev UpdateMetadataReply) {
-	if ev.Err != cluster.None {
-		c.noteBroker(Warn, "broker refused UpdateMetadata", ev.Request.Target.Broker, ev.Err.String())
-	}
 }

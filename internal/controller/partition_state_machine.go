@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"klamm/internal/cluster"
@@ -146,7 +147,7 @@ func (c *Core) adopt(b *requestBatch, p *partitionContext, state cluster.LeaderA
 		return false
 	}
 	p.leadership = &state
-	if !c.ctx.leaderOnline(p) {
+	if foreign := p.dropForeignISR(); foreign || !c.ctx.leaderOnline(p) {
 		c.markPartition(p, OfflinePartition)
 		return true
 	}
@@ -154,6 +155,25 @@ func (c *Core) adopt(b *requestBatch, p *partitionContext, state cluster.LeaderA
 	b.addLeaderAndISR(p, online, state.ControllerEpoch == c.ctx.epoch)
 	c.markPartition(p, OnlinePartition)
 	return false
+}
+
+// dropForeignISR takes brokers out of the known ISR that are not assigned, and reports whether there were any. The
+// state was then written for another assignment, while the topic was replaced by hand; an election must follow.
+func (p *partitionContext) dropForeignISR() bool {
+	assigned := func(id cluster.BrokerID) bool { return slices.Contains(p.assignment.Replicas, id) }
+	isr := filter(p.leadership.ISR, assigned)
+	if len(isr) == len(p.leadership.ISR) {
+		return false
+	}
+	if len(isr) == 0 {
+		isr = p.assignment.Replicas
+	}
+	state := *p.leadership
+	if state.ISR = isr; !assigned(state.Leader) {
+		state.Leader = cluster.NoBroker
+	}
+	p.leadership = &state
+	return true
 }
 
 // elect elects leaders by a strategy. A state is written at the cached partition epoch; on a conflict the election
@@ -362,10 +382,10 @@ func (c *Core) startPartitions() error {
 		switch {
 		case p.leadership == nil:
 			p.state = NewPartition
-		case c.ctx.leaderOnline(p):
-			p.state = OnlinePartition
-		default:
+		case p.dropForeignISR(), !c.ctx.leaderOnline(p):
 			p.state = OfflinePartition
+		default:
+			p.state = OnlinePartition
 		}
 	}
 	_, err := c.electOfflineAndNew(c.ctx.sorted())
@@ -389,14 +409,19 @@ func (c *Core) retryIfTransient(r ItemResult) {
 }
 
 // retryPartitions runs when TimerPartitionRetry fires: replicas that are offline but could not be taken out of their
-// ISR, and partitions without a leader.
+// ISR, partitions without a leader, and logs of earlier incarnations that a broker could not replace.
 func (c *Core) retryPartitions() error {
 	c.ctx.partitionRetryArmed = false
 	var stuck []replicaRef
+	strays := map[cluster.BrokerID][]replicaRef{}
 	for p := range c.ctx.partitions() {
 		for _, r := range p.replicas {
-			if !p.queued() && (r.state == NewReplica || r.state == OnlineReplica) && !c.ctx.isReplicaOnline(p, r.id) && !c.ctx.shuttingDown[r.id] {
+			serving := r.state == NewReplica || r.state == OnlineReplica || r.state == ReplicaDeletionIneligible
+			if !p.queued() && serving && !c.ctx.isReplicaOnline(p, r.id) && !c.ctx.shuttingDown[r.id] {
 				stuck = append(stuck, replicaRef{p, r.id})
+			}
+			if r.stray && !p.queued() && p.leadership != nil {
+				strays[r.id] = append(strays[r.id], replicaRef{p, r.id})
 			}
 		}
 	}
@@ -406,7 +431,10 @@ func (c *Core) retryPartitions() error {
 	if _, err := c.electOfflineAndNew(c.ctx.sorted()); err != nil {
 		return err
 	}
-	if !c.ctx.partitionRetryArmed {
+	for _, id := range slices.Sorted(maps.Keys(strays)) {
+		c.recreate(id, strays[id])
+	}
+	if !c.ctx.partitionRetryArmed && len(strays) == 0 {
 		c.ctx.partitionRetryAttempts = 0
 	}
 	return nil

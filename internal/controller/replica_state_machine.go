@@ -202,9 +202,12 @@ func (c *Core) removeFromISR(id cluster.BrokerID, rs []replicaRef) (removed []re
 			case res.Status == ItemConflict:
 				r.leadership = &res.State
 				remaining = append(remaining, r)
-			case res.Status == ItemNoNode && r.queued():
-				// W12: a deletion that an earlier term got this far; there is no ISR left to be removed from.
-				r.leadership = nil
+			case res.Status == ItemNoNode:
+				// There is no ISR left to be removed from: a deletion that an earlier term got this far (W12), or a
+				// topic removed by hand, of which TopicChange will tell.
+				if r.queued() {
+					r.leadership = nil
+				}
 				removed = append(removed, r)
 			default:
 				c.replicaFailed(r, OfflineReplica, itemError("write the ISR", res))

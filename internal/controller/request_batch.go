@@ -146,7 +146,7 @@ func (b *requestBatch) stopReplica(id cluster.BrokerID, entries map[*partitionCo
 	e := SendStopReplica{Target: b.target(id)}
 	for p := range groupByTopic(entries, &e.Topics, func(ref TopicRef) StopReplicaTopic { return StopReplicaTopic{TopicRef: ref} }) {
 		t := &e.Topics[len(e.Topics)-1]
-		t.Partitions = append(t.Partitions, StopReplicaPartition{p.Partition, entries[p].leaderEpoch, entries[p].delete})
+		t.Partitions = append(t.Partitions, StopReplicaPartition{p.Partition, entries[p].leaderEpoch, entries[p].delete, entries[p].delete && p.queued()})
 	}
 	return e
 }

@@ -299,22 +299,40 @@ func (c *Core) restore(t *topicContext, r TopicRead) error {
 	return nil
 }
 
+// refreshTopics looks whether topics are still the incarnations that the context has.
+func (c *Core) refreshTopics(names []string) error {
+	reads, err := c.readTopics(names)
+	if err != nil {
+		return err
+	}
+	for _, r := range reads {
+		if t := c.ctx.topics[r.Name]; r.Exists && r.Czxid != t.czxid {
+			if err := c.replaceTopic(t, r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // replaceTopic handles a topic that was deleted and created again by hand (W4): the replicas of the old incarnation are
 // stopped and deleted, which on each broker comes before the first LeaderAndIsr of the new one.
 func (c *Core) replaceTopic(t *topicContext, r TopicRead) error {
 	c.note(Warn, "topic was deleted and created again by hand", t.Name, "id "+r.ID.String())
-	t.gone = true
-	b := c.newBatch()
-	b.addUpdateMetadata(c.ctx.brokerIDs(), t.partitions...)
-	for _, replica := range t.allReplicas() {
-		b.addStopReplica(replica.partitionContext, replica.id, true)
+	if !c.ctx.takingOffice {
+		t.gone = true
+		b := c.newBatch()
+		b.addUpdateMetadata(c.ctx.brokerIDs(), t.partitions...)
+		for _, replica := range t.allReplicas() {
+			b.addStopReplica(replica.partitionContext, replica.id, true)
+		}
+		b.send()
 	}
-	b.send()
 	old := t.TopicRef
 	c.ctx.removeTopic(t)
 	c.emit(TopicsForgotten{[]TopicRef{old}})
 	ts, err := c.putIntoContext([]TopicRead{r})
-	if err != nil {
+	if err != nil || c.ctx.takingOffice {
 		return err
 	}
 	return c.createTopics(ts)

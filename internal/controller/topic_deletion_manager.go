@@ -35,6 +35,10 @@ type topicDeletion struct {
 	started bool
 	// ineligible: no replica of the topic is started until it is lifted.
 	ineligible bool
+	// toForget are the brokers that were told to forget the topic and have not yet answered. The nodes stay until they
+	// have: should this controller end before, the next one tells them again. Kafka does not wait, and a broker that missed
+	// the message lists the topic for ever.
+	toForget map[cluster.BrokerID]bool
 	// removing: all replicas are deleted and the removal of the nodes has failed at least once.
 	removing bool
 	// retryAt is when the deletion is tried again by itself; 0 when it waits for something else.
@@ -72,31 +76,41 @@ func (m topicDeletionManager) enqueue(markers []Marker) error {
 // queue adds topics. A marker that names another incarnation than the one that exists came too late and is void (W11).
 func (m topicDeletionManager) queue(markers []Marker) error {
 	x := m.c.ctx
+	markers = slices.DeleteFunc(slices.Clone(markers), func(k Marker) bool { return x.deletions[k.Topic] != nil })
+	// Before a marker without an id, or with a strange one, is held against a topic: is it still that topic?
+	var doubtful []string
+	for _, k := range markers {
+		if t := x.topics[k.Topic]; t != nil && (k.ID.IsZero() || isVoid(k, t)) {
+			doubtful = append(doubtful, k.Topic)
+		}
+	}
+	if err := m.c.refreshTopics(doubtful); err != nil {
+		return err
+	}
 	var void []Marker
 	var queued []string
 	for _, k := range markers {
 		t := x.topics[k.Topic]
-		switch {
-		case x.deletions[k.Topic] != nil:
-		case t != nil && !k.ID.IsZero() && !t.ID.IsZero() && k.ID != t.ID:
+		if isVoid(k, t) {
 			m.c.note(Warn, "deletion marker is for an earlier topic of this name and is removed", k.Topic, "id "+k.ID.String())
 			void = append(void, k)
-		default:
-			d := &topicDeletion{name: k.Topic, topic: t, markerCzxid: k.Czxid, queuedAt: m.c.now}
-			x.deletions[k.Topic] = d
-			if t != nil {
-				t.deletion = d
-			}
-			queued = append(queued, k.Topic)
+			continue
 		}
+		d := &topicDeletion{name: k.Topic, topic: t, markerCzxid: k.Czxid, queuedAt: m.c.now}
+		x.deletions[k.Topic] = d
+		if t != nil {
+			t.deletion = d
+		}
+		queued = append(queued, k.Topic)
 	}
 	if len(queued) > 0 {
 		m.c.emit(DeletionsQueued{queued})
 	}
-	if len(void) == 0 {
-		return nil
-	}
 	return m.client.deleteMarkers(void)
+}
+
+func isVoid(k Marker, t *topicContext) bool {
+	return t != nil && !k.ID.IsZero() && !t.ID.IsZero() && k.ID != t.ID
 }
 
 // resumeFor lifts what blocks topics, because a broker with a replica of theirs started, and goes on with all.
@@ -188,7 +202,12 @@ func (m topicDeletionManager) resume() error {
 		switch t := d.topic; {
 		case d.removing && d.retryAt != 0:
 		case t == nil || t.replicaCount() == t.replicas[ReplicaDeletionSuccessful]:
-			complete = append(complete, d)
+			if t != nil && !d.started {
+				m.tellToForget([]*topicDeletion{d})
+			}
+			if len(d.toForget) == 0 {
+				complete = append(complete, d)
+			}
 		case t.replicas[ReplicaDeletionStarted] == 0:
 			if t.replicas[ReplicaDeletionIneligible] > 0 {
 				retry = append(retry, replicasInState(t, ReplicaDeletionIneligible)...)
@@ -221,9 +240,8 @@ func replicasInState(t *topicContext, s ReplicaState) []replicaRef {
 
 // start begins or goes on with the deletion of topics (Kafka: onTopicDeletion).
 func (m topicDeletionManager) start(ds []*topicDeletion) error {
-	var fresh, all []*partitionContext
+	var fresh []*partitionContext
 	for _, d := range ds {
-		all = append(all, d.topic.partitions...)
 		if !d.started {
 			fresh = append(fresh, d.topic.partitions...)
 			m.c.note(Info, "topic deletion started", d.name, "")
@@ -238,8 +256,63 @@ func (m topicDeletionManager) start(ds []*topicDeletion) error {
 		// After the transitions: until then the partitions count as the topic's offline ones.
 		d.started = true
 	}
-	m.client.sendMetadataUpdate(all)
+	m.tellToForget(ds)
 	return m.deletePartitions(ds)
+}
+
+// tellToForget has all brokers drop topics from their caches.
+func (m topicDeletionManager) tellToForget(ds []*topicDeletion) {
+	var all []*partitionContext
+	for _, d := range ds {
+		all = append(all, d.topic.partitions...)
+	}
+	if len(all) == 0 {
+		return
+	}
+	for _, d := range ds {
+		d.toForget = map[cluster.BrokerID]bool{}
+		for _, id := range m.c.ctx.brokerIDs() {
+			d.toForget[id] = true
+		}
+	}
+	m.client.sendMetadataUpdate(all)
+}
+
+// forgotten notes that a broker has answered the message to forget topics, or that it is gone and will begin with an
+// empty cache. It reports whether a topic that waited for nothing else can go on.
+func (m topicDeletionManager) forgotten(id cluster.BrokerID, which func(*topicDeletion) bool) (ready bool) {
+	for _, d := range m.c.ctx.deletions {
+		if d.toForget[id] && which(d) {
+			delete(d.toForget, id)
+			t := d.topic
+			ready = ready || len(d.toForget) == 0 && t.replicaCount() == t.replicas[ReplicaDeletionSuccessful]
+		}
+	}
+	return ready
+}
+
+// handleUpdateMetadataReply notes which topics a broker has forgotten.
+func (c *Core) handleUpdateMetadataReply(ev UpdateMetadataReply) error {
+	id := ev.Request.Target.Broker
+	if !c.isCurrent(ev.Request.Target) {
+		return nil
+	}
+	if ev.Err != cluster.None {
+		c.noteBroker(Warn, "broker refused UpdateMetadata", id, ev.Err.String())
+	}
+	told := map[TopicRef]bool{}
+	for _, t := range ev.Request.Update.Topics {
+		if len(t.Partitions) > 0 && t.Partitions[0].State.Leader == cluster.LeaderDuringDelete {
+			told[t.TopicRef] = true
+		}
+	}
+	if len(told) == 0 {
+		return nil
+	}
+	if c.tdm().forgotten(id, func(d *topicDeletion) bool { return d.topic != nil && told[d.topic.TopicRef] }) {
+		return c.tdm().resume()
+	}
+	return nil
 }
 
 // deletePartitions takes the replicas of topics to ReplicaDeletionStarted (Kafka: onPartitionDeletion): offline ones
@@ -304,19 +377,12 @@ func (m topicDeletionManager) deletePartitions(ds []*topicDeletion) error {
 // cannot be removed now is tried again.
 func (m topicDeletionManager) complete(ds []*topicDeletion) error {
 	var replicas []replicaRef
-	var untold []*partitionContext
 	for _, d := range ds {
 		if d.topic == nil {
 			continue
 		}
 		m.client.mutePartitionModifications(d.name)
 		replicas = append(replicas, d.topic.allReplicas()...)
-		if !d.started { // without replicas: nobody was told yet
-			untold = append(untold, d.topic.partitions...)
-		}
-	}
-	if len(untold) > 0 {
-		m.client.sendMetadataUpdate(untold)
 	}
 	if err := m.c.changeReplicaStates(replicas, NonExistentReplica); err != nil {
 		return err
@@ -405,14 +471,8 @@ func (c *Core) handleTopicDeletion() error {
 	if !c.cfg.DeleteTopicEnable {
 		return c.tdm().refuse(r.Markers)
 	}
-	var unknown []string
-	for _, k := range r.Markers {
-		if c.ctx.topics[k.Topic] == nil && !c.ctx.isQueued(k.Topic) {
-			unknown = append(unknown, k.Topic)
-		}
-	}
-	// The topic may have been created so recently that TopicChange is still to come.
-	if err := c.addTopics(unknown); err != nil {
+	// A topic may have been created so recently that TopicChange is still to come.
+	if err := c.addTopics(c.unknownTopics(r.Markers)); err != nil {
 		return err
 	}
 	var known, void []Marker
@@ -428,6 +488,17 @@ func (c *Core) handleTopicDeletion() error {
 		return err
 	}
 	return c.tdm().enqueue(known)
+}
+
+// unknownTopics lists the topics of markers that are neither known nor queued.
+func (c *Core) unknownTopics(markers []Marker) []string {
+	var unknown []string
+	for _, k := range markers {
+		if c.ctx.topics[k.Topic] == nil && !c.ctx.isQueued(k.Topic) {
+			unknown = append(unknown, k.Topic)
+		}
+	}
+	return unknown
 }
 
 // handleStopReplicaReply sorts the answers to deletions (Kafka: TopicDeletionStopReplicaResponseReceived). What counts
@@ -448,7 +519,7 @@ func (c *Core) handleStopReplicaReply(ev StopReplicaReply) error {
 		for _, sp := range t.Partitions {
 			p := c.ctx.partitionOf(t.TopicRef, sp.Partition)
 			id := ev.Request.Target.Broker
-			if p == nil || !sp.Delete || !p.queued() || p.replicaState(id) != ReplicaDeletionStarted {
+			if p == nil || !sp.ForTopicDeletion || !p.queued() || p.replicaState(id) != ReplicaDeletionStarted {
 				continue
 			}
 			code, answered := codes[p.TopicPartition]

@@ -15,8 +15,9 @@ type Node struct {
 	w  *World
 	broker
 
-	up      bool
-	session int64 // 0: none
+	up       bool
+	stopping bool  // it has asked for a controlled shutdown
+	session  int64 // 0: none
 
 	core    *controller.Core
 	queue   []controller.Event
@@ -29,7 +30,7 @@ type Node struct {
 
 // start begins a new process.
 func (n *Node) start() {
-	n.up = true
+	n.up, n.stopping = true, false
 	n.forgetMemory()
 	n.core = controller.New(n.w.coreConfig(n.id))
 	n.queue, n.effects, n.result = nil, nil, nil
@@ -105,6 +106,10 @@ func (n *Node) step() {
 		ev := n.queue[0]
 		n.queue = n.queue[1:]
 		if _, ok := ev.(controller.RegisterBrokerAndReelect); ok && n.session == 0 {
+			// klamm's broker begins a new registration with an empty cache; Kafka's keeps what it had, and
+			// with it the topics that were deleted in between.
+			clear(n.cache)
+			clear(n.cacheIDs)
 			n.w.store.register(n)
 		}
 		n.feed(ev)

@@ -287,11 +287,12 @@ func (w *World) SettleUntil(stop func() bool) {
 	w.failf("the cluster does not settle")
 }
 
-// Heal repairs everything: no faults any more, dead processes' sessions expire, broken disks are repaired, all brokers run.
+// Heal repairs everything: no faults any more, dead processes' sessions expire, broken disks are repaired, brokers that
+// asked for a controlled shutdown stop, all brokers run.
 func (w *World) Heal() {
 	w.faults = faults{}
 	for _, n := range w.Nodes() {
-		if n.up && (n.badDirs[0] || n.badDirs[1]) {
+		if n.up && (n.badDirs[0] || n.badDirs[1] || n.stopping) {
 			w.Kill(n.id)
 		}
 		n.badDirs = [2]bool{}

@@ -1,0 +1,180 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+
+	"klamm/internal/cluster"
+	"klamm/internal/controller"
+)
+
+// topicNames are the few names that random users create and delete, so that incarnations of a name meet.
+var topicNames = []string{"a", "b", "c"}
+
+// RunRandom lets the cluster run for a number of steps with faults and disturbances drawn by the seed.
+func (w *World) RunRandom(steps int) {
+	w.faults = faults{
+		storeUnavailable: w.rng.IntN(6), storeLost: w.rng.IntN(6), replyLost: w.rng.IntN(10), zombie: w.rng.IntN(60),
+		deleteFails: w.rng.IntN(10),
+	}
+	disturbance := 2 + w.rng.IntN(12)
+	w.StartAll()
+	for range steps {
+		if len(w.failures) > 0 {
+			return
+		}
+		p := w.progress()
+		switch {
+		case w.chance(disturbance):
+			w.disturb()
+		case len(p) > 0:
+			p[w.rng.IntN(len(p))]()
+		case !w.fireNextTimer():
+			w.disturb()
+		}
+		w.now += controller.Time(w.rng.IntN(3))
+	}
+}
+
+// disturb does one thing to the cluster from outside.
+func (w *World) disturb() {
+	n := w.nodes[cluster.BrokerID(1+w.rng.IntN(len(w.nodes)))]
+	name := topicNames[w.rng.IntN(len(topicNames))]
+	t := w.store.topics[name]
+	switch k := w.rng.IntN(100); {
+	case k < 20:
+		w.createRandom(name)
+	case k < 36:
+		w.DeleteTopic(name, w.rng.IntN(3) > 0)
+	case k < 42:
+		if t != nil {
+			w.AddPartition(name, w.randomReplicas())
+		}
+	case k < 50:
+		if n.up {
+			w.Kill(n.id)
+		}
+	case k < 62:
+		if !n.up {
+			w.Start(n.id)
+		}
+	case k < 68:
+		if n.up && n.session != 0 {
+			w.tracef(n, "session expires")
+			n.expire()
+		}
+	case k < 76:
+		if len(w.deadSessions) > 0 {
+			w.tracef(nil, "a dead session expires")
+			w.expireDead(w.rng.IntN(len(w.deadSessions)))
+		}
+	case k < 78:
+		if n.up {
+			w.tracef(n, "log dir fails")
+			n.failDir(w.rng.IntN(2))
+		}
+	case k < 80:
+		w.byHand(name, t)
+	case k < 82:
+		w.lateMarker(name, t)
+	default:
+		w.askRandom(n)
+	}
+}
+
+func (w *World) randomReplicas() []cluster.BrokerID {
+	ids := slices.Sorted(maps.Keys(w.nodes))
+	w.rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	return ids[:1+w.rng.IntN(len(ids))]
+}
+
+// createRandom creates a topic, sometimes without an id as an old broker would.
+func (w *World) createRandom(name string) {
+	if _, marked := w.store.markers[name]; marked || w.store.topics[name] != nil {
+		return
+	}
+	assignment := make([][]cluster.BrokerID, 1+w.rng.IntN(3))
+	for i := range assignment {
+		assignment[i] = w.randomReplicas()
+	}
+	id := cluster.TopicID{}
+	if w.rng.IntN(5) > 0 {
+		id = w.newTopicID()
+	}
+	w.createNode(name, id, assignment)
+}
+
+// byHand removes a topic outside of the protocol, and perhaps creates another of its name at once. With a marker in
+// Kafka's layout nobody could tell whether the marker means the old topic or the new one.
+func (w *World) byHand(name string, t *topicNode) {
+	if k, marked := w.store.markers[name]; t == nil || t.id.IsZero() || marked && k.ID.IsZero() {
+		return
+	}
+	w.RemoveByHand(name)
+	if w.rng.IntN(2) == 0 {
+		w.createNode(name, w.newTopicID(), [][]cluster.BrokerID{w.randomReplicas(), w.randomReplicas()})
+	}
+}
+
+// lateMarker marks a topic for an incarnation that is long gone: a request that was slow (W11).
+func (w *World) lateMarker(name string, t *topicNode) {
+	if t != nil && !t.id.IsZero() {
+		w.tracef(nil, "a late marker for %s", name)
+		w.store.createMarker(name, cluster.TopicID{0: 0xff})
+	}
+}
+
+// askRandom sends a request of a broker to some controller, mostly the one in office.
+func (w *World) askRandom(from *Node) {
+	to := w.nodes[cluster.BrokerID(1+w.rng.IntN(len(w.nodes)))]
+	for _, n := range w.Nodes() {
+		if n.up && n.core.IsActive() && w.rng.IntN(4) > 0 {
+			to = n
+		}
+	}
+	if !from.up || !to.up {
+		return
+	}
+	token := w.nextToken()
+	switch w.rng.IntN(10) {
+	case 0, 1:
+		w.ask(to, controller.AllocateProducerIDs{Reply: token, Broker: from.id, BrokerEpoch: from.epoch})
+	case 2:
+		from.stopping = true
+		w.ask(to, controller.ControlledShutdown{Reply: token, Broker: from.id, BrokerEpoch: from.epoch})
+	case 3:
+		to.enqueue(controller.UncleanLeaderElectionEnable{Enabled: w.rng.IntN(2) == 0})
+	default:
+		if ev, ok := w.randomAlterPartition(from, token); ok {
+			w.ask(to, ev)
+		}
+	}
+}
+
+// randomAlterPartition takes one follower in or out of the ISR of a partition that the broker leads.
+func (w *World) randomAlterPartition(from *Node, token controller.ReplyToken) (controller.Event, bool) {
+	var led []cluster.TopicPartition
+	for _, tp := range sortedPartitions(from.hosted) {
+		if from.hosted[tp].state.Leader == from.id {
+			led = append(led, tp)
+		}
+	}
+	if len(led) == 0 {
+		return nil, false
+	}
+	tp := led[w.rng.IntN(len(led))]
+	h := from.hosted[tp]
+	isr := slices.Clone(h.state.ISR)
+	r := h.replicas[w.rng.IntN(len(h.replicas))]
+	if i := slices.Index(isr, r); i < 0 {
+		isr = append(isr, r)
+	} else if r != from.id {
+		isr = slices.Delete(isr, i, i+1)
+	}
+	return controller.AlterPartition{
+		Reply: token, Broker: from.id, BrokerEpoch: from.epoch, Version: 3,
+		Topics: []controller.AlterPartitionTopic{{Name: tp.Topic, ID: h.id, Partitions: []controller.AlterPartitionPartition{{
+			Partition: tp.Partition, LeaderEpoch: h.state.LeaderEpoch, ISR: isr, Recovery: cluster.Recovered, PartitionEpoch: h.state.PartitionEpoch,
+		}}}},
+	}, true
+}
