@@ -17,6 +17,7 @@ type Node struct {
 
 	up       bool
 	stopping bool  // it has asked for a controlled shutdown
+	frozen   bool  // its session has expired and it has not noticed
 	session  int64 // 0: none
 
 	core    *controller.Core
@@ -30,7 +31,7 @@ type Node struct {
 
 // start begins a new process.
 func (n *Node) start() {
-	n.up, n.stopping = true, false
+	n.up, n.stopping, n.frozen = true, false, false
 	n.forgetMemory()
 	n.core = controller.New(n.w.coreConfig(n.id))
 	n.queue, n.effects, n.result = nil, nil, nil
@@ -56,7 +57,7 @@ func (n *Node) kill() {
 // expire ends the session of a process that lives: it gives up office, registers again and stands for election.
 func (n *Node) expire() {
 	n.w.store.expire(n.session)
-	n.session = 0
+	n.session, n.frozen = 0, false
 	for _, ev := range n.queue {
 		if r, ok := controller.Preempted(ev); ok {
 			n.w.answered(r)

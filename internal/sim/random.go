@@ -58,10 +58,16 @@ func (w *World) disturb() {
 		if !n.up {
 			w.Start(n.id)
 		}
-	case k < 68:
+	case k < 66:
 		if n.up && n.session != 0 {
 			w.tracef(n, "session expires")
 			n.expire()
+		}
+	case k < 68:
+		if n.up && n.session != 0 && !n.frozen {
+			w.tracef(n, "session expires and the process does not notice")
+			w.store.expire(n.session)
+			n.frozen = true
 		}
 	case k < 76:
 		if len(w.deadSessions) > 0 {

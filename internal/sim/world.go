@@ -297,8 +297,11 @@ func (w *World) Heal() {
 		}
 		n.badDirs = [2]bool{}
 	}
-	for len(w.deadSessions) > 0 {
-		w.expireDead(0)
+	w.ExpireDead()
+	for _, n := range w.Nodes() {
+		if n.up && n.frozen {
+			n.expire()
+		}
 	}
 	w.StartAll()
 }
