@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"sort"
 	"sync"
 
 	"klamm/internal/vfs"
@@ -133,14 +134,21 @@ func (x *index) seal() error {
 	return nil
 }
 
-// view is a consistent picture for one lookup.
+// indexView is the picture of an index that one lookup works on. It borrows its buffer, so that lookups do not allocate.
 type indexView struct {
 	x      *index
 	stored int
 	f      vfs.File
+	buf    *[headerChunk]byte
 }
 
-// entry reads entry i of n.
+func (x *index) view() indexView {
+	return indexView{x: x, stored: x.stored, buf: headerChunks.Get().(*[headerChunk]byte)}
+}
+
+func (v *indexView) close() { headerChunks.Put(v.buf) }
+
+// entry reads entry i.
 func (v *indexView) entry(i int) (indexEntry, error) {
 	if i >= v.stored {
 		v.x.mu.Lock()
@@ -148,17 +156,16 @@ func (v *indexView) entry(i int) (indexEntry, error) {
 		if j := i - v.x.stored; j >= 0 && j < len(v.x.tail) {
 			return v.x.tail[j], nil
 		}
-		if i < v.x.stored { // spilled meanwhile
-			v.stored = v.x.stored
-		} else {
+		if i >= v.x.stored {
 			return indexEntry{math.MaxInt64, math.MaxInt32}, nil // truncated meanwhile: beyond any target
 		}
+		v.stored = v.x.stored // spilled meanwhile
 	}
-	var b [timeEntryWidth]byte
-	if err := v.read(b[:v.x.width], i); err != nil {
+	b := v.buf[:v.x.width]
+	if err := v.read(b, i); err != nil {
 		return indexEntry{}, err
 	}
-	return v.x.get(b[:]), nil
+	return v.x.get(b), nil
 }
 
 func (v *indexView) read(b []byte, from int) error {
@@ -179,31 +186,22 @@ func (v *indexView) read(b []byte, from int) error {
 
 // search returns the number of entries that are not after the target, given a predicate that is true for those. The caller has
 // acquired the segment.
-func (x *index) search(notAfter func(indexEntry) bool) (indexView, int, error) {
+func (v *indexView) search(notAfter func(indexEntry) bool) (int, error) {
+	x := v.x
 	x.mu.Lock()
-	v := indexView{x: x, stored: x.stored}
-	lo, hi := 0, x.stored+len(x.tail)
+	v.stored = x.stored
 	if len(x.tail) > 0 && notAfter(x.tail[0]) { // the common case: near the end
-		lo = x.stored
-		for lo < hi {
-			mid := int(uint(lo+hi) >> 1)
-			if notAfter(x.tail[mid-x.stored]) {
-				lo = mid + 1
-			} else {
-				hi = mid
-			}
-		}
+		n := sort.Search(len(x.tail), func(i int) bool { return !notAfter(x.tail[i]) })
 		x.mu.Unlock()
-		return v, lo, nil
+		return v.stored + n, nil
 	}
-	hi = x.stored
 	x.mu.Unlock()
-
+	lo, hi := 0, v.stored
 	for hi-lo > searchBlock {
 		mid := int(uint(lo+hi) >> 1)
 		e, err := v.entry(mid)
 		if err != nil {
-			return v, 0, err
+			return 0, err
 		}
 		if notAfter(e) {
 			lo = mid + 1
@@ -212,22 +210,23 @@ func (x *index) search(notAfter func(indexEntry) bool) (indexView, int, error) {
 		}
 	}
 	if lo == hi {
-		return v, lo, nil
+		return lo, nil
 	}
-	var block [searchBlock * timeEntryWidth]byte
-	b := block[:(hi-lo)*x.width]
+	b := v.buf[:(hi-lo)*x.width]
 	if err := v.read(b, lo); err != nil {
-		return v, 0, err
+		return 0, err
 	}
 	for ; lo < hi && notAfter(x.get(b)); lo++ {
 		b = b[x.width:]
 	}
-	return v, lo, nil
+	return lo, nil
 }
 
 // floor returns the last entry whose key is at most key; ok is false when there is none.
 func (x *index) floor(key int64) (e indexEntry, ok bool, err error) {
-	v, n, err := x.search(func(e indexEntry) bool { return e.key <= key })
+	v := x.view()
+	defer v.close()
+	n, err := v.search(func(e indexEntry) bool { return e.key <= key })
 	if err != nil || n == 0 {
 		return indexEntry{}, false, err
 	}
@@ -237,7 +236,9 @@ func (x *index) floor(key int64) (e indexEntry, ok bool, err error) {
 
 // ceilVal returns the first entry whose value is at least val; ok is false when there is none.
 func (x *index) ceilVal(val int32) (e indexEntry, ok bool, err error) {
-	v, n, err := x.search(func(e indexEntry) bool { return e.val < val })
+	v := x.view()
+	defer v.close()
+	n, err := v.search(func(e indexEntry) bool { return e.val < val })
 	if err != nil || n == x.count() {
 		return indexEntry{}, false, err
 	}
@@ -252,7 +253,8 @@ func (x *index) truncate(n int) error {
 	}
 	var final indexEntry
 	if n > 0 {
-		v := indexView{x: x, stored: x.stored}
+		v := x.view()
+		defer v.close()
 		e, err := v.entry(n - 1)
 		if err != nil {
 			return err
@@ -284,7 +286,9 @@ func (x *index) truncateBelow(rel int64) error {
 	if x.width == timeEntryWidth {
 		keep = func(e indexEntry) bool { return int64(e.val) < rel }
 	}
-	_, n, err := x.search(keep)
+	v := x.view()
+	defer v.close()
+	n, err := v.search(keep)
 	if err != nil {
 		return err
 	}
@@ -307,7 +311,9 @@ func (x *index) load(size int64) error {
 		return err
 	}
 	defer func() { _ = f.Close() }() // only read
-	v := indexView{x: x, stored: x.stored, f: f}
+	v := x.view()
+	defer v.close()
+	v.f = f
 	first, err := v.entry(0)
 	if err != nil {
 		return err

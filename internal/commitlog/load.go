@@ -19,6 +19,7 @@ import (
 type loadState struct {
 	clean         bool  // the last shutdown left the clean mark
 	recoveryPoint int64 // from the checkpoint; everything below is durable
+	pointKnown    bool  // the recovery point checkpoint was readable
 	start         int64 // from the checkpoint, 0 when it has none
 	highWatermark int64
 }

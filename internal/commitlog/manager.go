@@ -240,22 +240,20 @@ func (m *Manager) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// manyLogs is from how many unflushed logs on one sync of the volume is cheaper than syncing their files one by one.
+const manyLogs = 16
+
 func (m *Manager) closeDir(ctx context.Context, d *logDir) error {
 	logs := m.logsIn(d)
-	var g errgroup.Group
-	g.SetLimit(max(m.o.RecoveryThreads, 2*runtime.GOMAXPROCS(0))) // mostly waits for the disk
-	for _, l := range logs {
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := l.close(); err != nil {
-				return fmt.Errorf("close log %s: %w", l.tp, err)
-			}
-			return nil
-		})
+	defer func() {
+		for _, l := range logs {
+			l.release()
+		}
+	}()
+	if err := forEachLog(ctx, logs, "close", (*Log).complete); err != nil {
+		return err
 	}
-	if err := g.Wait(); err != nil {
+	if err := flushCompleted(ctx, d, logs); err != nil {
 		return err
 	}
 	offsets := map[cluster.TopicPartition]int64{}
@@ -269,4 +267,40 @@ func (m *Manager) closeDir(ctx context.Context, d *logDir) error {
 		return err
 	}
 	return d.writeCleanMark()
+}
+
+// flushCompleted makes the logs durable up to their ends.
+func flushCompleted(ctx context.Context, d *logDir, logs []*Log) error {
+	dirty := slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return l.recovery.Load() >= l.LogEndOffset() && !l.touched })
+	if len(dirty) >= manyLogs {
+		err := d.fs.SyncAll()
+		if err == nil {
+			for _, l := range dirty {
+				l.recovery.Store(max(l.recovery.Load(), l.LogEndOffset()))
+			}
+			return nil
+		}
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+	}
+	return forEachLog(ctx, dirty, "flush", (*Log).flushRest)
+}
+
+// forEachLog runs work on logs in parallel: it mostly waits for the disk.
+func forEachLog(ctx context.Context, logs []*Log, what string, work func(*Log) error) error {
+	var g errgroup.Group
+	g.SetLimit(4 * runtime.GOMAXPROCS(0))
+	for _, l := range logs {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := work(l); err != nil {
+				return fmt.Errorf("%s log %s: %w", what, l.tp, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
 }

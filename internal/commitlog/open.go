@@ -105,9 +105,9 @@ func (m *Manager) loadDir(ctx context.Context, d *logDir) error {
 	if err != nil {
 		return m.orOffline(d, err)
 	}
-	points := m.readCheckpoint(d, recoveryPointFile)
-	starts := m.readCheckpoint(d, logStartFile)
-	marks := m.readCheckpoint(d, highWatermarkFile)
+	points, pointKnown := m.readCheckpoint(d, recoveryPointFile)
+	starts, _ := m.readCheckpoint(d, logStartFile)
+	marks, _ := m.readCheckpoint(d, highWatermarkFile)
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(m.o.RecoveryThreads)
@@ -118,7 +118,7 @@ func (m *Manager) loadDir(ctx context.Context, d *logDir) error {
 			continue
 		}
 		n++
-		at := loadState{clean: clean, recoveryPoint: points[tp], start: starts[tp], highWatermark: marks[tp]}
+		at := loadState{clean: clean, recoveryPoint: points[tp], pointKnown: pointKnown, start: starts[tp], highWatermark: marks[tp]}
 		g.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -155,13 +155,13 @@ func (m *Manager) partitionOf(d *logDir, e fs.DirEntry) (cluster.TopicPartition,
 }
 
 // readCheckpoint reads a checkpoint; an unreadable one is as good as none: recovery then starts at the log's start.
-func (m *Manager) readCheckpoint(d *logDir, name string) map[cluster.TopicPartition]int64 {
+func (m *Manager) readCheckpoint(d *logDir, name string) (offsets map[cluster.TopicPartition]int64, readable bool) {
 	offsets, err := readOffsets(d.fs, name)
 	if err != nil {
 		m.log.Warn("cannot read checkpoint, resetting it", "dir", d.path, "err", err)
-		return map[cluster.TopicPartition]int64{}
+		return nil, false
 	}
-	return offsets
+	return offsets, true
 }
 
 func (m *Manager) loadLog(d *logDir, tp cluster.TopicPartition, at loadState) error {

@@ -35,6 +35,9 @@ type ReadResult struct {
 	Aborted []AbortedTxn
 }
 
+// nothing is the slice of reads that find nothing.
+var nothing FileSlice
+
 // Read locates the batches from an offset on, without reading them: the slice does, into the caller's buffer. An offset below the log's
 // start or beyond its end is OFFSET_OUT_OF_RANGE; one at or beyond the isolation's bound gives an empty slice.
 func (l *Log) Read(offset int64, o ReadOptions) (ReadResult, error) {
@@ -44,7 +47,7 @@ func (l *Log) Read(offset int64, o ReadOptions) (ReadResult, error) {
 	l.marks.Lock()
 	end, bound := l.marks.end, l.marks.hw
 	l.marks.Unlock()
-	r := ReadResult{Records: &FileSlice{}, LogStartOffset: l.start.Load(), HighWatermark: bound.Offset, LastStableOffset: bound.Offset}
+	r := ReadResult{Records: &nothing, LogStartOffset: l.start.Load(), HighWatermark: bound.Offset, LastStableOffset: bound.Offset}
 	if u := l.unstable.Load(); u >= 0 && u < bound.Offset {
 		r.LastStableOffset = u
 	}

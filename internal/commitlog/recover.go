@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"klamm/internal/cluster"
 	"klamm/internal/record"
 )
 
@@ -25,6 +26,13 @@ func (ld *loader) recover() (int64, error) {
 	end := base
 	for i := first; i < len(list); i++ {
 		s := list[i]
+		if ld.hole(end, s) {
+			l.m.log.Warn("records between two segments were lost, dropping what follows", "partition", l.tp.String(), "from", end, "to", s.base)
+			if err := ld.dropFrom(list, i); err != nil {
+				return 0, err
+			}
+			break
+		}
 		if i > first {
 			l.producers.mapEnd = s.base
 			if err := l.takeSnapshot(); err != nil {
@@ -38,10 +46,9 @@ func (ld *loader) recover() (int64, error) {
 		end = next
 		if cut > 0 {
 			l.m.log.Warn("cut a segment at its first bad batch", "partition", l.tp.String(), "offset", end, "bytes", cut)
-			if err := l.discard(list[i+1:]); err != nil {
+			if err := ld.dropFrom(list, i+1); err != nil {
 				return 0, err
 			}
-			l.setSegments(list[: i+1 : i+1])
 			break
 		}
 		if i < len(list)-1 {
@@ -53,6 +60,18 @@ func (ld *loader) recover() (int64, error) {
 	l.producers.mapEnd = end
 	l.m.log.Debug("recovered a log", "partition", l.tp.String(), "from", ld.at.recoveryPoint, "to", end, "duration", time.Since(began))
 	return end, nil
+}
+
+// hole reports whether records are missing before a segment that recovery came to: a power cut may keep a segment and lose the end of the
+// one before it. Kafka takes such a log for good; only where compaction leaves holes of its own, or where the recovery point is not known, is
+// that done here.
+func (ld *loader) hole(end int64, s *segment) bool {
+	return s.base > end && ld.at.pointKnown && !ld.l.cfg.Load().Compact && !cluster.IsInternalTopic(ld.l.tp.Topic)
+}
+
+func (ld *loader) dropFrom(list []*segment, i int) error {
+	ld.l.setSegments(list[:i:i])
+	return ld.l.discard(list[i:])
 }
 
 // recoverSegment reads a whole segment, rebuilding its indexes, and truncates it after the last good batch (Kafka: LogSegment.recover).

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"time"
@@ -186,26 +187,32 @@ func (l *Log) discard(list []*segment) error {
 	return nil
 }
 
-// close completes the files, makes everything durable and forgets the log's handles. A log to which nothing happened costs nothing.
-func (l *Log) close() error {
+// discardDurably is discard for segments that must not come back after a power cut.
+func (l *Log) discardDurably(list []*segment) error {
+	if len(list) == 0 || !l.onDisk.Load() {
+		return l.discard(list)
+	}
+	return errors.Join(l.discard(list), l.dir.fs.SyncDir(*l.name.Load()))
+}
+
+// complete ends the log's life at shutdown: it writes what appends left in memory, syncing nothing. A log to which nothing happened costs
+// nothing. The indexes may be lost by a power cut even after the clean-shutdown mark; loading notices that.
+func (l *Log) complete() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.gone.Load() {
 		return nil
 	}
-	err := l.completeLocked()
-	l.gone.Store(true)
-	for _, s := range *l.segments.Load() {
-		s.drop()
+	if l.onDisk.Load() {
+		if err := l.writeRest(); err != nil {
+			return err
+		}
 	}
-	return err
+	l.gone.Store(true)
+	return nil
 }
 
-// completeLocked leaves the indexes to the kernel: a power cut after the clean-shutdown mark may lose them, which loading notices.
-func (l *Log) completeLocked() error {
-	if !l.onDisk.Load() || !l.dir.online() {
-		return nil
-	}
+func (l *Log) writeRest() error {
 	if l.touched {
 		if err := l.active().seal(); err != nil {
 			return err
@@ -215,16 +222,33 @@ func (l *Log) completeLocked() error {
 			if err := l.takeSnapshot(); err != nil {
 				return err
 			}
-			if err := l.syncFile(fileName(l.producers.mapEnd, snapshotSuffix)); err != nil {
-				return err
-			}
+		}
+	}
+	if err := l.saveEpochs(false); err != nil {
+		return err
+	}
+	return l.writePartitionMeta()
+}
+
+// flushRest makes a completed log durable on its own.
+func (l *Log) flushRest() error {
+	if !l.onDisk.Load() {
+		return nil
+	}
+	if l.touched {
+		if err := l.syncFile(fileName(l.producers.mapEnd, snapshotSuffix)); err != nil {
+			return err
 		}
 	}
 	if err := l.flushTo(l.LogEndOffset()); err != nil {
 		return err
 	}
-	if err := l.saveEpochs(l.recovery.Load() > 0); err != nil {
-		return err
+	return l.saveEpochs(true)
+}
+
+// release closes the files of a completed log.
+func (l *Log) release() {
+	for _, s := range *l.segments.Load() {
+		s.drop()
 	}
-	return l.writePartitionMeta()
 }

@@ -21,6 +21,9 @@ func (s *FileSlice) Len() int { return s.length }
 
 // ReadInto copies the whole slice into dst, which must hold Len bytes.
 func (s *FileSlice) ReadInto(dst []byte) (int, error) {
+	if s.length == 0 {
+		return 0, nil
+	}
 	return s.ReadAt(dst[:s.length], 0)
 }
 

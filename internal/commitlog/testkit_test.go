@@ -205,3 +205,5 @@ func offsets(from, to int64) []int64 {
 }
 
 var nowMs = time.Now().UnixMilli()
+
+var quiet = slog.New(slog.DiscardHandler)

@@ -35,13 +35,14 @@ func (l *Log) truncateLocked(offset int64) error {
 	l.truncations.Add(1)
 	l.touched = true
 	l.setSegments(slices.Clone(list[:n]))
+	// The later segments must be gone for good before this one is cut, or a power cut in between leaves a hole that looks like compaction's.
+	if err := l.discardDurably(list[n:]); err != nil {
+		return err
+	}
 	if err := last.truncateTo(offset); err != nil {
 		return err
 	}
 	l.lowerEnd(OffsetMetadata{Offset: offset, SegmentBase: last.base, Position: last.size.Load()})
-	if err := l.discard(list[n:]); err != nil {
-		return err
-	}
 	if err := l.removeSnapshots(func(o int64) bool { return o > offset }); err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (l *Log) restartLocked(offset int64) error {
 	old := *l.segments.Load()
 	l.truncations.Add(1)
 	l.touched = true
-	if err := l.discard(old); err != nil {
+	if err := l.discardDurably(old); err != nil {
 		return err
 	}
 	s := l.newSegment(offset)

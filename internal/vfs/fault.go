@@ -20,6 +20,7 @@ const (
 	OpStat
 	OpReadDir
 	OpSyncDir
+	OpSyncAll
 	OpLock
 	OpUsage
 	OpRead
@@ -29,7 +30,7 @@ const (
 	OpSize
 )
 
-var opNames = [...]string{"open", "create", "mkdir", "remove", "rename", "stat", "readdir", "syncdir", "lock", "usage", "read", "write", "sync", "truncate", "size"}
+var opNames = [...]string{"open", "create", "mkdir", "remove", "rename", "stat", "readdir", "syncdir", "syncall", "lock", "usage", "read", "write", "sync", "truncate", "size"}
 
 // String gives the operation's name in lower case.
 func (k OpKind) String() string { return opNames[k] }
@@ -144,6 +145,9 @@ func (f *Fault) ReadDir(name string) ([]fs.DirEntry, error) {
 func (f *Fault) SyncDir(name string) error {
 	return f.do(Op{Kind: OpSyncDir, Name: name}, func() error { return f.fs.SyncDir(name) })
 }
+
+// SyncAll asks as OpSyncAll.
+func (f *Fault) SyncAll() error { return f.do(Op{Kind: OpSyncAll}, f.fs.SyncAll) }
 
 // Lock asks as OpLock.
 func (f *Fault) Lock(name string) (io.Closer, error) {

@@ -389,9 +389,29 @@ func (m *Mem) SyncDir(name string) error {
 	if err != nil {
 		return err
 	}
-	n.durableEntries = maps.Clone(n.entries)
-	n.changes = nil
+	n.sync()
 	return nil
+}
+
+// SyncAll makes everything durable.
+func (m *Mem) SyncAll() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.root.syncAll()
+	return nil
+}
+
+func (n *memNode) syncAll() {
+	n.sync()
+	for _, c := range n.entries {
+		c.syncAll()
+	}
+}
+
+// sync makes one node durable.
+func (n *memNode) sync() {
+	n.durable, n.writes = slices.Clone(n.data), nil
+	n.durableEntries, n.changes = maps.Clone(n.entries), nil
 }
 
 // Lock takes a lock that only this Mem knows.

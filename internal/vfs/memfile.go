@@ -63,8 +63,7 @@ func (f *memFile) Sync() error {
 	if err := f.check("sync"); err != nil {
 		return err
 	}
-	f.node.durable = slices.Clone(f.node.data)
-	f.node.writes = nil
+	f.node.sync()
 	return nil
 }
 

@@ -91,6 +91,15 @@ func (o *OS) SyncDir(name string) error {
 	return o.full(errors.Join(d.Sync(), d.Close()))
 }
 
+// SyncAll syncs the whole volume.
+func (o *OS) SyncAll() error {
+	d, err := o.root.Open(".")
+	if err != nil {
+		return o.full(err)
+	}
+	return o.full(errors.Join(syncVolume(d), d.Close()))
+}
+
 // Lock takes an exclusive lock that other processes, Kafka's among them, see.
 func (o *OS) Lock(name string) (io.Closer, error) {
 	f, err := o.root.OpenFile(name, os.O_RDWR|os.O_CREATE, FilePerm)

@@ -35,6 +35,9 @@ type FS interface {
 	ReadDir(name string) ([]fs.DirEntry, error)
 	// SyncDir makes the creates, removes and renames done inside a directory durable.
 	SyncDir(name string) error
+	// SyncAll makes everything on the tree's volume durable at once, names included: cheaper than many Syncs. errors.ErrUnsupported where
+	// the system cannot.
+	SyncAll() error
 	// Lock takes an exclusive lock on a file, which it creates; *LockedError when somebody else holds it.
 	Lock(name string) (io.Closer, error)
 	// Usage tells the size of the volume the tree lies on.

@@ -20,3 +20,11 @@ func tryLock(f *os.File) (bool, error) {
 	}
 	return true, nil
 }
+
+// syncVolume makes everything on the file system that d lies on durable.
+func syncVolume(d *os.File) error {
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return &os.PathError{Op: "syncfs", Path: d.Name(), Err: err}
+	}
+	return nil
+}
