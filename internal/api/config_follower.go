@@ -151,3 +151,7 @@ func (f *configFollower) forgetTopic(name string) {
 	delete(f.applied, coord.ConfigEntityPath(coord.TopicConfigs, name))
 	f.config.ApplyTopic(name, nil)
 }
+
+// LoadConfigs applies the configs of all topics and of this broker once, for the time before there are handlers: logs
+// are opened with them. Of d it uses Log, BrokerID, Config and Store.
+func LoadConfigs(ctx context.Context, d Deps) error { return newConfigFollower(d).loadAll(ctx) }

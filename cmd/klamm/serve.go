@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"klamm/internal/config"
+	"klamm/internal/node"
+)
+
+const serveHelp = `Run a klamm broker until SIGTERM or SIGINT (a second signal exits at once).
+
+Usage: klamm serve [server.properties] [options]
+
+  server.properties      a Kafka broker's configuration file; every key it knows
+                         keeps its meaning. Without one: broker.id=1,
+                         listeners=PLAINTEXT://127.0.0.1:9092, log.dirs=./klamm-data/logs
+  --override KEY=VALUE   set one key, over file and environment; repeatable
+  --log-format FORMAT    text (default) or json; logs go to standard error
+  --log-level LEVEL      debug, info (default), warn or error
+  --help
+
+Environment: KAFKA_LOG_RETENTION_MS sets log.retention.ms, and so on, as in
+Kafka's container image; it wins over the file.
+
+klamm's own keys:
+  etcd.data.dir              where the embedded etcd keeps its data
+  web.listen                 health, metrics and API (default 127.0.0.1:8080;
+                             empty turns it off): /healthz /readyz /metrics /api/v1/
+  broker.session.timeout.ms  how long a silent broker counts as alive (default 6000)
+`
+
+type serveOptions struct {
+	file      string
+	overrides []string
+	logFormat string
+	logLevel  slog.Level
+	help      bool
+}
+
+// serve runs a broker. It returns 0 after a clean stop, 1 when the broker could not start or failed, 2 for wrong usage.
+func serve(args []string, stdout, stderr io.Writer) int {
+	opts, err := parseServe(args)
+	if err != nil {
+		fmt.Fprintf(stderr, "klamm serve: %v\n", err)
+		return 2
+	}
+	if opts.help {
+		fmt.Fprint(stdout, serveHelp)
+		return 0
+	}
+	log := newLogger(stderr, opts)
+	cfg, warnings, err := config.Load(opts.file, opts.overrides, os.Environ())
+	for _, w := range warnings {
+		log.Warn("configuration", "warning", w.String())
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "klamm serve: %v\n", err)
+		return 1
+	}
+	ctx, stop := stopOnSignal()
+	defer stop()
+	err = node.Run(ctx, node.Options{Config: cfg, Log: log, Banner: stdout, Version: version()})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintf(stderr, "klamm serve: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func parseServe(args []string) (serveOptions, error) {
+	o := serveOptions{logFormat: "text"}
+	for i := 0; i < len(args); i++ {
+		name, value, inline := strings.Cut(args[i], "=")
+		takesValue := name == "--override" || name == "--log-format" || name == "--log-level"
+		if takesValue && !inline {
+			if i+1 == len(args) {
+				return o, fmt.Errorf("%s needs a value", name)
+			}
+			i++
+			value = args[i]
+		}
+		switch {
+		case name == "--override":
+			if !strings.Contains(value, "=") {
+				return o, fmt.Errorf("--override %q: want key=value", value)
+			}
+			o.overrides = append(o.overrides, value)
+		case name == "--log-format":
+			if value != "text" && value != "json" {
+				return o, fmt.Errorf("--log-format %q: want text or json", value)
+			}
+			o.logFormat = value
+		case name == "--log-level":
+			if err := o.logLevel.UnmarshalText([]byte(value)); err != nil {
+				return o, fmt.Errorf("--log-level %q: want debug, info, warn or error", value)
+			}
+		case args[i] == "--help" || args[i] == "-h":
+			o.help = true
+		case strings.HasPrefix(args[i], "-"):
+			return o, fmt.Errorf("%s is not an option; `klamm serve --help` lists them", args[i])
+		case o.file != "":
+			return o, fmt.Errorf("%q: only one configuration file can be given, and %q is one already", args[i], o.file)
+		default:
+			o.file = args[i]
+		}
+	}
+	return o, nil
+}
+
+func newLogger(w io.Writer, o serveOptions) *slog.Logger {
+	ho := &slog.HandlerOptions{Level: o.logLevel}
+	if o.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, ho))
+	}
+	return slog.New(slog.NewTextHandler(w, ho))
+}
+
+// stopOnSignal gives a context that ends at the first SIGTERM or SIGINT; the second one exits the process at once.
+func stopOnSignal() (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, ok := <-signals; !ok {
+			return
+		}
+		cancel()
+		if _, ok := <-signals; ok {
+			os.Exit(130)
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		<-done
+		cancel()
+	}
+}

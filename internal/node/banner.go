@@ -1,0 +1,35 @@
+package node
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// printBanner tells a person at a terminal what runs and where.
+func (b *broker) printBanner(w io.Writer) {
+	if w == nil {
+		return
+	}
+	var listeners []string
+	for _, l := range b.bound {
+		e := l.advertised
+		listeners = append(listeners, fmt.Sprintf("%s://%s", e.Listener, hostPort(e.Host, e.Port)))
+	}
+	web := "off"
+	if b.web.addr != "" {
+		web = "http://" + b.web.addr
+	}
+	fmt.Fprintf(w, "klamm %s is ready after %v\n", b.opts.Version, time.Since(b.started).Round(time.Millisecond))
+	for _, row := range [][2]string{
+		{"cluster id", b.clusterID},
+		{"broker id", fmt.Sprint(b.cfg.ID)},
+		{"listeners", strings.Join(listeners, " ")},
+		{"data", strings.Join(b.cfg.LogDirs, " ")},
+		{"coordination", "embedded etcd in " + b.cfg.EtcdDataDir},
+		{"web", web},
+	} {
+		fmt.Fprintf(w, "  %-13s %s\n", row[0], row[1])
+	}
+}

@@ -1,0 +1,159 @@
+package node
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"klamm/internal/controller/driver"
+	"klamm/internal/replica"
+)
+
+// topicsInMetrics bounds the topics that get metrics of their own; the rest is counted together under an empty topic.
+const topicsInMetrics = 200
+
+// kafkaCollector gives klamm's figures the names that Prometheus' JMX exporter gives Kafka's MBeans, so that dashboards
+// made for Kafka work unchanged. Descriptions are made at collection: the set of topics and brokers changes.
+type kafkaCollector struct{ b *broker }
+
+func newRegistry(b *broker) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(kafkaCollector{b}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// Describe implements prometheus.Collector; it sends nothing, which makes the collector an unchecked one.
+func (kafkaCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (k kafkaCollector) Collect(ch chan<- prometheus.Metric) {
+	e := emitter{ch}
+	e.controller(k.b.driver.Metrics())
+	e.replicas(k.b.replicas.Metrics())
+	e.topics(k.b.replicas.TopicMetrics(topicsInMetrics))
+	e.network(k.b)
+	pending, failing := 0, 0
+	for _, p := range k.b.logs.PendingDeletes() {
+		pending++
+		if p.Err != nil {
+			failing++
+		}
+	}
+	offline := 0
+	for _, d := range k.b.logs.Dirs() {
+		if !d.Online {
+			offline++
+		}
+	}
+	e.gauge("kafka_log_logmanager_offlinelogdirectorycount", "log dirs that failed", float64(offline))
+	e.gauge("klamm_log_directories_to_remove", "renamed -delete directories that wait for their removal", float64(pending))
+	e.gauge("klamm_log_directories_failing_to_remove", "-delete directories whose last removal failed", float64(failing))
+	e.counter("klamm_topics_auto_created_total", "topics created because a client asked for their metadata", float64(k.b.handlers.AutoCreatedTotal()))
+}
+
+type emitter struct{ ch chan<- prometheus.Metric }
+
+func (e emitter) send(kind prometheus.ValueType, name, help string, v float64, labels ...string) {
+	var names, values []string
+	for i := 0; i+1 < len(labels); i += 2 {
+		names, values = append(names, labels[i]), append(values, labels[i+1])
+	}
+	e.ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, v, values...)
+}
+
+func (e emitter) gauge(name, help string, v float64, labels ...string) {
+	e.send(prometheus.GaugeValue, name, help, v, labels...)
+}
+
+func (e emitter) counter(name, help string, v float64, labels ...string) {
+	e.send(prometheus.CounterValue, name, help, v, labels...)
+}
+
+// summary shows durations as the JMX exporter shows Kafka's histograms: quantiles in milliseconds, and a count.
+func (e emitter) summary(name, help string, t driver.Timings, labels ...string) {
+	ms := map[float64]float64{}
+	for _, q := range []float64{0.5, 0.75, 0.95, 0.98, 0.99, 0.999} {
+		ms[q] = t.Quantile(q).Seconds() * 1000
+	}
+	var names, values []string
+	for i := 0; i+1 < len(labels); i += 2 {
+		names, values = append(names, labels[i]), append(values, labels[i+1])
+	}
+	e.ch <- prometheus.MustNewConstSummary(prometheus.NewDesc(name, help, names, nil), t.Count, t.Sum.Seconds()*1000, ms, values...)
+}
+
+func (e emitter) controller(m driver.Metrics) {
+	const p = "kafka_controller_kafkacontroller_"
+	c := m.Core
+	e.gauge(p+"activecontrollercount", "1 on the active controller", float64(m.ActiveControllerCount))
+	e.gauge(p+"controllerstate", "kind of the event in hand, 0 when idle", float64(m.ControllerState))
+	e.gauge(p+"offlinepartitionscount", "partitions without a leader", float64(c.OfflinePartitionsCount))
+	e.gauge(p+"preferredreplicaimbalancecount", "partitions not led by their first replica", float64(c.PreferredReplicaImbalanceCount))
+	e.gauge(p+"globaltopiccount", "topics", float64(c.GlobalTopicCount))
+	e.gauge(p+"globalpartitioncount", "partitions that have been led", float64(c.GlobalPartitionCount))
+	e.gauge(p+"topicstodeletecount", "topics queued for deletion", float64(c.TopicsToDeleteCount))
+	e.gauge(p+"replicastodeletecount", "replicas of queued topics that are not deleted yet", float64(c.ReplicasToDeleteCount))
+	e.gauge(p+"topicsineligibletodeletecount", "queued topics that wait for something", float64(c.TopicsIneligibleToDeleteCount))
+	e.gauge(p+"replicasineligibletodeletecount", "replicas whose deletion has to wait", float64(c.ReplicasIneligibleToDeleteCount))
+	e.gauge(p+"activebrokercount", "registered brokers", float64(c.ActiveBrokerCount))
+	e.gauge(p+"fencedbrokercount", "always 0: brokers are not fenced in this mode", 0)
+	const em = "kafka_controller_controllereventmanager_"
+	e.gauge(em+"eventqueuesize", "events waiting", float64(m.EventQueueSize))
+	e.summary(em+"eventqueuetimems", "time that events waited", m.EventQueueTime)
+	for name, t := range m.StateTimes {
+		e.summary("kafka_controller_controllerstats_"+strings.ToLower(name)+"rateandtimems", "time to handle events of this kind", t)
+	}
+	e.counter("kafka_controller_controllerstats_uncleanleaderelections_total", "leaders elected outside the ISR", float64(c.UncleanLeaderElections))
+	const cm = "kafka_controller_controllerchannelmanager_"
+	e.gauge(cm+"totalqueuesize", "requests waiting for all brokers", float64(m.TotalQueueSize))
+	for _, b := range m.Brokers {
+		id := strconv.Itoa(int(b.Broker))
+		e.gauge(cm+"queuesize", "requests waiting for a broker", float64(b.QueueSize), "broker_id", id)
+		e.summary(cm+"requestrateandqueuetimems", "time that requests waited", b.RequestRateAndQueueTime, "broker_id", id)
+	}
+	e.counter("klamm_controller_core_panics_total", "broken invariants that made the controller resign", float64(m.CorePanics))
+}
+
+func (e emitter) replicas(m replica.Metrics) {
+	const p = "kafka_server_replicamanager_"
+	e.gauge(p+"partitioncount", "partitions here", float64(m.PartitionCount))
+	e.gauge(p+"leadercount", "partitions led here", float64(m.LeaderCount))
+	e.gauge(p+"offlinereplicacount", "partitions on failed log dirs", float64(m.OfflineReplicaCount))
+	e.gauge(p+"underreplicatedpartitions", "led partitions with a replica out of sync", float64(m.UnderReplicated))
+	e.gauge(p+"underminisrpartitioncount", "led partitions below min.insync.replicas", float64(m.UnderMinISR))
+	e.gauge(p+"atminisrpartitioncount", "led partitions just at min.insync.replicas", float64(m.AtMinISR))
+	e.counter(p+"isrshrinks_total", "", float64(m.ISRShrinks))
+	e.counter(p+"isrexpands_total", "", float64(m.ISRExpands))
+	e.counter(p+"failedisrupdates_total", "", float64(m.FailedISRUpdates))
+	const d = "kafka_server_delayedoperationpurgatory_purgatorysize"
+	e.gauge(d, "requests waiting", float64(m.DelayedProduce), "delayedoperation", "Produce")
+	e.gauge(d, "requests waiting", float64(m.DelayedFetch), "delayedoperation", "Fetch")
+	e.gauge(d, "requests waiting", float64(m.DelayedDeleteRecords), "delayedoperation", "DeleteRecords")
+	e.gauge("kafka_server_replicafetchermanager_maxlag", "messages the slowest follower partition is behind", float64(m.MaxLag), "clientid", "Replica")
+}
+
+func (e emitter) topics(ts []replica.TopicMetrics) {
+	const p = "kafka_server_brokertopicmetrics_"
+	for _, t := range ts {
+		e.counter(p+"bytesin_total", "bytes produced by clients", float64(t.BytesIn), "topic", t.Topic)
+		e.counter(p+"bytesout_total", "bytes fetched by clients", float64(t.BytesOut), "topic", t.Topic)
+		e.counter(p+"messagesin_total", "records produced by clients", float64(t.MessagesIn), "topic", t.Topic)
+		e.counter(p+"failedproducerequests_total", "", float64(t.FailedProduce), "topic", t.Topic)
+		e.counter(p+"failedfetchrequests_total", "", float64(t.FailedFetch), "topic", t.Topic)
+	}
+}
+
+func (e emitter) network(b *broker) {
+	s := b.server.Stats()
+	for _, a := range b.table.APIs(true) {
+		k := s.Key(a.Key)
+		e.counter("kafka_network_requestmetrics_requests_total", "requests", float64(k.Requests.Load()), "request", kmsg.NameForKey(a.Key))
+	}
+	e.gauge("kafka_server_socketservermetrics_connection_count", "open connections", float64(s.ConnectionsOpen.Load()))
+	e.counter("klamm_network_connections_refused_total", "connections refused by a limit", float64(s.ConnectionsRefused.Load()))
+	e.counter("klamm_network_protocol_errors_total", "connections closed because of what they sent", float64(s.ProtocolErrors.Load()))
+	e.counter("klamm_network_handler_panics_total", "panics contained at a connection", float64(s.HandlerPanics.Load()))
+}

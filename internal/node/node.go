@@ -1,0 +1,290 @@
+// Package node is the composition root: it builds every part of a broker, starts them in the order in which they
+// need each other, and stops them in the order that loses nothing. Nothing else imports a concrete coordination engine.
+//
+// Start: log dirs and identity, listeners bound (connections wait in the backlog), coordination, cluster id, configs,
+// log recovery, registration, request handlers, controller, then requests are served (Kafka: KafkaServer.startup).
+// Stop: not ready, controller resigns, requests drain, background work ends, high watermarks and clean-shutdown marks
+// are written, the registration goes, coordination closes.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"klamm/internal/api"
+	"klamm/internal/cluster"
+	"klamm/internal/commitlog"
+	"klamm/internal/config"
+	"klamm/internal/controller/driver"
+	"klamm/internal/coord"
+	"klamm/internal/coord/etcdstore"
+	"klamm/internal/coord/notify"
+	"klamm/internal/metadata"
+	"klamm/internal/replica"
+	"klamm/internal/wire"
+)
+
+// stopTimeout bounds a clean stop: past it the broker gives up waiting and reports what hangs.
+const stopTimeout = 45 * time.Second
+
+// Options is what a broker is started with. Config and Log are required.
+type Options struct {
+	Config  *config.Broker
+	Log     *slog.Logger
+	Banner  io.Writer // gets the start summary for people; nil for none
+	Version string    // of this build, shown in the banner
+}
+
+// broker holds the parts of a running broker; built step by step by start.
+type broker struct {
+	opts    Options
+	cfg     *config.Broker
+	log     *slog.Logger
+	started time.Time
+
+	parts *supervisor
+	close cleanup
+
+	dynamic     *config.Dynamic
+	dirs        []commitlog.DirSpec
+	bound       []boundListener
+	engine      *etcdstore.Engine
+	store       coord.Store
+	clusterID   string
+	reg         *registration
+	cache       *metadata.Cache
+	logs        *commitlog.Manager
+	channel     *api.ControllerChannel
+	replicas    *replica.Manager
+	dirFailures *dirFailures
+	driver      *driver.Driver
+	handlers    *api.Handlers
+	table       *wire.APITable
+	server      *wire.Server
+	web         *web
+}
+
+// Run starts a broker, prints the banner once it serves, and blocks until ctx ends or a part fails; then it stops
+// cleanly. It returns nil after a clean stop that ctx asked for.
+func Run(ctx context.Context, o Options) error {
+	b := &broker{opts: o, cfg: o.Config, log: o.Log, started: time.Now(), parts: newSupervisor()}
+	err := b.start(ctx)
+	if err == nil {
+		b.printBanner(o.Banner)
+		select {
+		case <-ctx.Done():
+			b.log.Info("stopping", "reason", "asked to stop")
+		case err = <-b.parts.failed:
+			b.log.Error("stopping", "reason", "a part of the broker failed", "err", err)
+		}
+	}
+	return errors.Join(err, b.stop())
+}
+
+// start brings every part up. What it has built when it fails is left to stop.
+func (b *broker) start(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		b.openDirs, b.bindListeners, b.openCoordination, b.loadConfigs, b.openLogs,
+		b.register, b.buildBroker, b.serve, b.awaitReady,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *broker) openCoordination(ctx context.Context) error {
+	engine, err := etcdstore.Embedded(ctx, etcdstore.EmbeddedConfig{Dir: b.cfg.EtcdDataDir, Log: b.log})
+	if err != nil {
+		return fmt.Errorf("start embedded etcd: %w", err)
+	}
+	b.engine, b.store = engine, engine.Store()
+	b.close.add("embedded etcd", engine.Close)
+	b.close.add("coordination store", b.store.Close)
+	if err := coord.EnsurePersistentPaths(ctx, b.store); err != nil {
+		return fmt.Errorf("create the coordination tree: %w", err)
+	}
+	return b.checkClusterID(ctx)
+}
+
+func (b *broker) openLogs(ctx context.Context) error {
+	c := b.cfg
+	logs, err := commitlog.Open(ctx, commitlog.Options{
+		Dirs: b.dirs, BrokerID: c.ID, ClusterID: b.clusterID, Log: b.log,
+		LogConfig:    b.dynamic.LogConfig,
+		OnDirFailure: func(dir string, err error) { b.replicas.OnLogDirFailure(dir, err) },
+		DeleteDelay:  func() time.Duration { return b.dynamic.Broker().LogDefaults.FileDeleteDelay },
+
+		RecoveryThreads:            c.NumRecoveryThreadsPerDataDir,
+		InitialTaskDelay:           c.LogInitialTaskDelay,
+		RetentionInterval:          c.LogRetentionCheckInterval,
+		FlushInterval:              c.LogFlushSchedulerInterval,
+		CheckpointInterval:         c.LogFlushOffsetCheckpointInterval,
+		LogStartCheckpointInterval: c.LogFlushStartOffsetCheckpointInterval,
+		ProducerIDExpiration:       func() time.Duration { return b.dynamic.Broker().ProducerIDExpiration },
+		ProducerIDCheckInterval:    c.ProducerIDExpirationCheckInterval,
+		CleanerEnable:              c.LogCleanerEnable,
+		CleanerBackoff:             c.LogCleanerBackoff,
+		CleanerDedupeBytes:         c.LogCleanerDedupeBufferSize,
+	})
+	if err != nil {
+		return fmt.Errorf("open log dirs: %w", err)
+	}
+	b.logs = logs
+	b.dynamic.OnTopic(func(topic string, _ *config.LogConfig) { logs.UpdateConfig(topic) })
+	b.dynamic.OnBroker(func([]string, *config.Broker) { logs.UpdateAllConfigs() })
+	return nil
+}
+
+// buildBroker makes the parts that only need each other and starts their background work.
+func (b *broker) buildBroker(context.Context) error {
+	c := b.cfg
+	dial := b.dialer()
+	b.cache = metadata.New(b.log)
+	b.dirFailures = newDirFailures(b)
+	b.channel = api.NewControllerChannel(api.ControllerChannelOptions{
+		Log: b.log, Cache: b.cache, Listener: c.InterBrokerListener,
+		Dial: func(ctx context.Context, addr string) (*wire.ClientConn, error) { return dial(ctx, addr) },
+	})
+	b.close.add("controller channel", func() error { b.channel.Close(); return nil })
+	var err error
+	if b.replicas, err = replica.New(b.replicaOptions(dial)); err != nil {
+		return fmt.Errorf("build replica manager: %w", err)
+	}
+	if b.driver, err = driver.New(b.driverOptions(dial)); err != nil {
+		return fmt.Errorf("build controller: %w", err)
+	}
+	b.table = wire.NewAPITable()
+	b.handlers = api.New(api.Deps{
+		Log: b.log, BrokerID: c.ID, ClusterID: b.clusterID, BrokerEpoch: b.reg.epoch,
+		Table: b.table, Config: b.dynamic, Cache: b.cache, Store: b.store,
+		Replicas: b.replicas, Controller: b.driver, Link: b.channel,
+	})
+	changes := &notify.Consumer{Root: coord.ConfigChangesPath, Log: b.log,
+		Handle: b.handlers.HandleConfigChange, OnStart: b.handlers.LoadAllConfigs}
+	b.parts.start("metadata cache", b.cache.Run)
+	b.parts.start("log manager", b.logs.Run)
+	b.parts.start("replica manager", b.replicas.Run)
+	b.parts.start("request workers", b.handlers.Run)
+	b.parts.start("log dir failures", b.dirFailures.run)
+	b.parts.start("forgotten topics", (&driver.Reconciler{Cache: b.cache, Store: b.store, Log: b.log}).Run)
+	b.parts.start("config changes", func(ctx context.Context) error { return changes.Run(ctx, b.store) })
+	return nil
+}
+
+func (b *broker) replicaOptions(dial dialFunc) replica.Options {
+	c := b.cfg
+	return replica.Options{
+		Config: replica.Config{
+			BrokerID: c.ID, ReplicaLagTimeMax: c.ReplicaLagTimeMax,
+			CheckpointInterval: c.ReplicaHighWatermarkCheckpointInterval, NumFetchers: c.NumReplicaFetchers,
+			FetchMinBytes: int32(c.ReplicaFetchMinBytes), FetchMaxBytes: int32(c.ReplicaFetchMaxBytes),
+			FetchResponseMaxBytes: int32(c.ReplicaFetchResponseMaxBytes), FetchWaitMax: c.ReplicaFetchWaitMax,
+			FetchBackoff: c.ReplicaFetchBackoff, SocketTimeout: c.ReplicaSocketTimeout,
+		},
+		Logs: b.logs, Metadata: b.cache, BrokerEpoch: b.reg.epoch, Controller: b.channel, Log: b.log,
+		Dial: func(ctx context.Context, id cluster.BrokerID) (replica.Conn, error) {
+			e, ok := b.cache.Image().Endpoint(id, c.InterBrokerListener)
+			if !ok {
+				return nil, fmt.Errorf("broker %d has no live endpoint on listener %s", id, c.InterBrokerListener)
+			}
+			return dial(ctx, hostPort(e.Host, e.Port))
+		},
+		Hooks: replica.Hooks{LogDirFailed: b.dirFailures.report},
+	}
+}
+
+func (b *broker) driverOptions(dial dialFunc) driver.Options {
+	c := b.cfg
+	listener := c.InterBrokerListener
+	if c.ControlPlaneListener != "" {
+		listener = c.ControlPlaneListener
+	}
+	return driver.Options{
+		Config: driver.Config{
+			BrokerID: c.ID, InterBrokerProtocol: c.InterBrokerProtocol.String(), InterBrokerListener: listener,
+			SocketTimeout: c.ControllerSocketTimeout, RequestTimeout: c.RequestTimeout,
+			DeleteTopicEnable: c.DeleteTopicEnable, UncleanLeaderElectionEnable: c.UncleanLeaderElectionEnable,
+		},
+		Store: b.store, Session: b.reg.session(), Reregister: b.reg.renew, Log: b.log,
+		Dial: func(ctx context.Context, addr string) (driver.Conn, error) { return dial(ctx, addr) },
+	}
+}
+
+// serve opens the doors: requests first, since the controller's own broker must answer it, then the controller.
+func (b *broker) serve(context.Context) error {
+	server, err := wire.NewServer(b.serverConfig())
+	if err != nil {
+		return fmt.Errorf("build request server: %w", err)
+	}
+	b.server = server
+	b.parts.start("request server", server.Run)
+	b.parts.start("controller", b.driver.Run)
+	if b.web, err = startWeb(b); err != nil {
+		return err
+	}
+	return nil
+}
+
+// awaitReady waits until this broker has been told of itself and of a controller: from then on clients can work.
+func (b *broker) awaitReady(ctx context.Context) error {
+	ready := make(chan bool, 1)
+	b.cache.Await(nil, time.Now().Add(time.Hour), func(im *metadata.Image) bool {
+		return im.Controller() != cluster.NoBroker && im.HasBroker(b.cfg.ID)
+	}, func(ok bool) { ready <- ok })
+	slow := time.NewTicker(10 * time.Second)
+	defer slow.Stop()
+	for {
+		select {
+		case <-ready:
+			b.web.setReady(true)
+			return nil
+		case <-slow.C:
+			b.log.Warn("waiting for a controller to announce this broker", "broker", b.cfg.ID, "controller", b.driver.ActiveControllerID())
+		case err := <-b.parts.failed:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// stop ends everything that was started, also after a start that failed half way.
+func (b *broker) stop() error {
+	if b.web != nil {
+		b.web.setReady(false)
+	}
+	done := make(chan error, 1)
+	go func() { done <- b.stopInOrder() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(stopTimeout):
+		return fmt.Errorf("not stopped after %v; leaving without the clean-shutdown mark", stopTimeout)
+	}
+}
+
+func (b *broker) stopInOrder() error {
+	var errs []error
+	// The parts end youngest first: web, controller, request server, then the background work under them.
+	errs = append(errs, b.parts.stopAll())
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if b.replicas != nil {
+		errs = append(errs, b.replicas.CheckpointHighWatermarks())
+	}
+	if b.logs != nil {
+		if err := b.logs.Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("close logs: %w", err))
+		}
+	}
+	if b.reg != nil {
+		errs = append(errs, b.reg.leave(ctx))
+	}
+	return errors.Join(append(errs, b.close.run())...)
+}

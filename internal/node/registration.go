@@ -1,0 +1,100 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"klamm/internal/api"
+	"klamm/internal/cluster"
+	"klamm/internal/config"
+	"klamm/internal/coord"
+)
+
+// registration keeps the broker registered: one session with one node under /brokers/ids. Safe for concurrent use.
+type registration struct {
+	store coord.Store
+	id    cluster.BrokerID
+	node  coord.BrokerNode
+	ttl   time.Duration
+
+	mu struct {
+		sync.Mutex
+		session coord.Session
+		epoch   cluster.BrokerEpoch
+	}
+}
+
+// register announces the broker. Another live broker with the same id or address refuses it.
+func (b *broker) register(ctx context.Context) error {
+	b.reg = &registration{
+		store: b.store, id: b.cfg.ID, ttl: b.cfg.BrokerSessionTimeout,
+		node: coord.BrokerNode{Endpoints: b.endpoints(), Rack: b.cfg.BrokerRack, JMXPort: -1, TimestampMs: time.Now().UnixMilli()},
+	}
+	// A node left by this broker's own crash goes with its session; waiting for that beats refusing to start.
+	_, err := b.reg.open(ctx, coord.RegisterOptions{Wait: 2 * b.cfg.BrokerSessionTimeout})
+	var conflict *coord.BrokerConflictError
+	if errors.As(err, &conflict) {
+		return fmt.Errorf("refusing to start: %w", err)
+	}
+	return err
+}
+
+func (r *registration) open(ctx context.Context, o coord.RegisterOptions) (coord.Session, error) {
+	s, err := r.store.OpenSession(ctx, r.ttl)
+	if err != nil {
+		return nil, fmt.Errorf("open a coordination session: %w", err)
+	}
+	epoch, err := coord.RegisterBroker(ctx, r.store, s, r.id, r.node, o)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("register broker %d: %w", r.id, err), s.Close(context.WithoutCancel(ctx)))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.session, r.mu.epoch = s, epoch
+	return s, nil
+}
+
+// renew registers again after the session expired; the new registration has a new broker epoch.
+func (r *registration) renew(ctx context.Context, previous int64) (coord.Session, error) {
+	return r.open(ctx, coord.RegisterOptions{PreviousSession: previous})
+}
+
+// leave takes the registration back, so that the cluster need not wait for the session to expire.
+func (r *registration) leave(ctx context.Context) error {
+	s := r.session()
+	if s == nil {
+		return nil
+	}
+	if err := s.Close(ctx); err != nil && !errors.Is(err, coord.ErrSessionExpired) {
+		return fmt.Errorf("take back the registration of broker %d: %w", r.id, err)
+	}
+	return nil
+}
+
+func (r *registration) session() coord.Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.session
+}
+
+func (r *registration) epoch() cluster.BrokerEpoch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.session == nil {
+		return cluster.NoBrokerEpoch
+	}
+	return r.mu.epoch
+}
+
+// loadConfigs applies the dynamic configs of the store before logs are opened with them.
+func (b *broker) loadConfigs(ctx context.Context) error {
+	b.dynamic = config.NewDynamic(b.cfg)
+	d := api.Deps{Log: b.log, BrokerID: b.cfg.ID, Config: b.dynamic, Store: b.store}
+	if err := api.LoadConfigs(ctx, d); err != nil {
+		return fmt.Errorf("load configs: %w", err)
+	}
+	return nil
+}
