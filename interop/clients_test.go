@@ -1,0 +1,117 @@
+//go:build interop
+
+package interop
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+var codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}
+
+func TestKcatProducesAndConsumesWithEveryCodec(t *testing.T) {
+	b := startBroker(t)
+	for _, codec := range codecs {
+		t.Run(codec, func(t *testing.T) {
+			topic := "kcat-" + codec
+			var in strings.Builder
+			for i := range 500 {
+				fmt.Fprintf(&in, "key%d:value %d %s\n", i, i, strings.Repeat("x", i%100))
+			}
+			commandInput(t, in.String(), "kcat", "-b", b.addr, "-P", "-t", topic, "-K:", "-z", codec).ok(t)
+			got := command(t, "kcat", "-b", b.addr, "-C", "-t", topic, "-K:", "-e", "-q", "-o", "beginning").ok(t)
+			if got != in.String() {
+				t.Errorf("consumed %d bytes that differ from the %d produced", len(got), in.Len())
+			}
+		})
+	}
+}
+
+func TestKcatListsBrokerAndTopics(t *testing.T) {
+	b := startBroker(t)
+	b.topics("--create", "--topic", "orders", "--partitions", "3").ok(t)
+	out := command(t, "kcat", "-b", b.addr, "-L").ok(t)
+	for _, want := range []string{"broker 1 at " + b.addr + " (controller)", `topic "orders" with 3 partitions:`, "partition 2, leader 1, replicas: 1, isrs: 1"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("kcat -L lacks %q:\n%s", want, out)
+		}
+	}
+}
+
+func TestConfluentKafkaProducesAndConsumesWithEveryCodec(t *testing.T) {
+	runPython(t, "confluent.py")
+}
+
+func TestKafkaPythonProducesAndConsumesWithEveryCodec(t *testing.T) {
+	runPython(t, "kafkapython.py")
+}
+
+func runPython(t *testing.T, script string) {
+	t.Helper()
+	b := startBroker(t)
+	r := command(t, env(t, "KLAMM_INTEROP_PYTHON"), filepath.Join("testdata", script), b.addr)
+	if out := r.ok(t); !strings.HasSuffix(out, "all equal\n") {
+		t.Errorf("stdout: %s\nstderr: %s", out, r.stderr)
+	}
+}
+
+func TestFranzGoProducesAndConsumesWithEveryCodec(t *testing.T) {
+	b := startBroker(t)
+	byName := map[string]kgo.CompressionCodec{
+		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+	}
+	for _, codec := range codecs {
+		t.Run(codec, func(t *testing.T) {
+			topic := "franz-" + codec
+			b.topics("--create", "--topic", topic, "--partitions", "3").ok(t)
+			cl := client(t, b, kgo.ProducerBatchCompression(byName[codec]), kgo.ConsumeTopics(topic),
+				kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+			want := map[string]string{}
+			var records []*kgo.Record
+			for i := range 1000 {
+				k, v := fmt.Sprint("k", i), fmt.Sprint("v", i, strings.Repeat("y", i%50))
+				want[k] = v
+				records = append(records, &kgo.Record{Topic: topic, Key: []byte(k), Value: []byte(v),
+					Headers: []kgo.RecordHeader{{Key: "h", Value: []byte{byte(i)}}}})
+			}
+			if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			for got := 0; got < len(want); {
+				fs := cl.PollFetches(t.Context())
+				if err := fs.Err(); err != nil {
+					t.Fatal(err)
+				}
+				fs.EachRecord(func(r *kgo.Record) {
+					got++
+					if want[string(r.Key)] != string(r.Value) {
+						t.Fatalf("record %s has value %q", r.Key, r.Value)
+					}
+				})
+			}
+		})
+	}
+}
+
+// client is a franz-go client of the broker that is closed with the test.
+func client(t *testing.T, b *broker, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.addr)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := cl.Ping(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return cl
+}

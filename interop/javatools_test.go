@@ -1,0 +1,229 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// kafkaTools runs the command line tools of one Kafka release.
+type kafkaTools struct {
+	t    *testing.T
+	jars string
+	b    *broker
+	v4   bool
+}
+
+// releases are the Kafka releases whose tools klamm is held against.
+var releases = []struct {
+	name, variable string
+	v4             bool
+}{
+	{"3.9.1", "KLAMM_KAFKA_JARS_3", false},
+	{"4.1.0", "KLAMM_KAFKA_JARS_4", true},
+}
+
+func eachRelease(t *testing.T, f func(t *testing.T, k kafkaTools)) {
+	for _, r := range releases {
+		t.Run(r.name, func(t *testing.T) {
+			f(t, kafkaTools{t, env(t, r.variable), startBroker(t), r.v4})
+		})
+	}
+}
+
+func (k kafkaTools) run(stdin, class string, args ...string) result {
+	k.t.Helper()
+	return commandInput(k.t, stdin, "java", append([]string{"-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-cp", k.jars + "/*", class}, args...)...)
+}
+
+func (k kafkaTools) topics(args ...string) result {
+	k.t.Helper()
+	return k.run("", "org.apache.kafka.tools.TopicCommand", append([]string{"--bootstrap-server", k.b.addr}, args...)...)
+}
+
+func (k kafkaTools) configs(args ...string) result {
+	k.t.Helper()
+	return k.run("", "kafka.admin.ConfigCommand", append([]string{"--bootstrap-server", k.b.addr}, args...)...)
+}
+
+func (k kafkaTools) produce(in string, args ...string) result {
+	k.t.Helper()
+	class := "kafka.tools.ConsoleProducer"
+	if k.v4 {
+		class = "org.apache.kafka.tools.ConsoleProducer"
+	}
+	return k.run(in, class, append([]string{"--bootstrap-server", k.b.addr}, args...)...)
+}
+
+func (k kafkaTools) consume(args ...string) result {
+	k.t.Helper()
+	return k.run("", "org.apache.kafka.tools.consumer.ConsoleConsumer",
+		append([]string{"--bootstrap-server", k.b.addr, "--from-beginning"}, args...)...)
+}
+
+func TestKafkaConsoleToolsProduceAndConsumeWithEveryCodec(t *testing.T) {
+	eachRelease(t, func(t *testing.T, k kafkaTools) {
+		k.topics("--create", "--topic", "console", "--partitions", "2").ok(t)
+		want := map[string]bool{}
+		for _, codec := range codecs {
+			var in strings.Builder
+			for i := range 100 {
+				line := fmt.Sprintf("%s-key%d:%s-value%d", codec, i, codec, i)
+				want[strings.Replace(line, ":", "\t", 1)] = true
+				in.WriteString(line + "\n")
+			}
+			k.produce(in.String(), "--topic", "console", "--compression-codec", codec,
+				"--property", "parse.key=true", "--property", "key.separator=:").ok(t)
+		}
+		got := 0
+		for partition := range 2 {
+			out := k.consume("--topic", "console", "--partition", fmt.Sprint(partition), "--property", "print.key=true",
+				"--timeout-ms", "4000").stdout
+			for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
+				if !want[line] {
+					t.Errorf("partition %d gave the unexpected line %q", partition, line)
+				}
+				got++
+			}
+		}
+		if got != len(want) {
+			t.Errorf("consumed %d of %d records", got, len(want))
+		}
+	})
+}
+
+func TestKafkaTopicsToolManagesTopics(t *testing.T) {
+	eachRelease(t, func(t *testing.T, k kafkaTools) {
+		if out := k.topics("--create", "--topic", "a", "--partitions", "3", "--config", "retention.ms=3600000").ok(t); !strings.Contains(out, "Created topic a.") {
+			t.Errorf("create printed %q", out)
+		}
+		if r := k.topics("--create", "--topic", "a"); r.exit != 1 || !strings.Contains(r.stdout, "Topic 'a' already exists.") {
+			t.Errorf("second create: exit %d, %q", r.exit, r.stdout)
+		}
+		k.topics("--alter", "--topic", "a", "--partitions", "5").ok(t)
+		out := k.topics("--describe", "--topic", "a").ok(t)
+		for _, w := range []string{"PartitionCount: 5", "ReplicationFactor: 1", "retention.ms=3600000", "Partition: 4\tLeader: 1\tReplicas: 1\tIsr: 1"} {
+			if !strings.Contains(out, w) {
+				t.Errorf("describe lacks %q:\n%s", w, out)
+			}
+		}
+		if out := k.topics("--list").ok(t); out != "a\n" {
+			t.Errorf("list printed %q", out)
+		}
+		k.topics("--delete", "--topic", "a").ok(t)
+		if out := k.topics("--list").ok(t); strings.TrimSpace(out) != "" {
+			t.Errorf("list after delete printed %q", out)
+		}
+	})
+}
+
+func TestKafkaConfigsToolReadsAndChangesConfigs(t *testing.T) {
+	eachRelease(t, func(t *testing.T, k kafkaTools) {
+		k.topics("--create", "--topic", "c", "--partitions", "1").ok(t)
+		k.configs("--alter", "--entity-type", "topics", "--entity-name", "c", "--add-config", "retention.ms=1000000,cleanup.policy=[compact,delete]").ok(t)
+		out := k.configs("--describe", "--entity-type", "topics", "--entity-name", "c").ok(t)
+		for _, w := range []string{"retention.ms=1000000 sensitive=false", "cleanup.policy=compact,delete", "DYNAMIC_TOPIC_CONFIG:retention.ms=1000000"} {
+			if !strings.Contains(out, w) {
+				t.Errorf("describe lacks %q:\n%s", w, out)
+			}
+		}
+		k.configs("--alter", "--entity-type", "topics", "--entity-name", "c", "--delete-config", "retention.ms").ok(t)
+		if out := k.configs("--describe", "--entity-type", "topics", "--entity-name", "c").ok(t); strings.Contains(out, "retention.ms=") {
+			t.Errorf("retention.ms is still there:\n%s", out)
+		}
+		if r := k.configs("--alter", "--entity-type", "topics", "--entity-name", "c", "--add-config", "no.such.key=1"); r.exit == 0 {
+			t.Errorf("an unknown key was accepted: %q", r.stdout)
+		}
+		k.configs("--alter", "--entity-type", "brokers", "--entity-name", "1", "--add-config", "log.cleaner.threads=2").ok(t)
+		eventually(t, 10*time.Second, "the broker shows its dynamic config", func() (bool, string) {
+			out := k.configs("--describe", "--entity-type", "brokers", "--entity-name", "1").ok(t)
+			return strings.Contains(out, "DYNAMIC_BROKER_CONFIG:log.cleaner.threads=2"), out
+		})
+		if out := k.configs("--describe", "--entity-type", "brokers", "--entity-name", "1", "--all").ok(t); !strings.Contains(out, "num.partitions=1") {
+			t.Errorf("describe --all lacks num.partitions:\n%s", out)
+		}
+	})
+}
+
+func TestKafkaOffsetsRecordsAndLogDirTools(t *testing.T) {
+	eachRelease(t, func(t *testing.T, k kafkaTools) {
+		k.topics("--create", "--topic", "d", "--partitions", "1").ok(t)
+		k.produce(strings.Repeat("line\n", 50), "--topic", "d").ok(t)
+		offsets := func(time string) string {
+			return strings.TrimSpace(k.run("", "org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", k.b.addr, "--topic", "d", "--time", time).ok(t))
+		}
+		if got := offsets("-1"); got != "d:0:50" {
+			t.Errorf("latest offset: %q", got)
+		}
+		file := filepath.Join(t.TempDir(), "delete.json")
+		if err := os.WriteFile(file, []byte(`{"partitions":[{"topic":"d","partition":0,"offset":20}],"version":1}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out := k.run("", "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", k.b.addr, "--offset-json-file", file).ok(t); !strings.Contains(out, "partition: d-0\tlow_watermark: 20") {
+			t.Errorf("delete records printed %q", out)
+		}
+		if got := offsets("-2"); got != "d:0:20" {
+			t.Errorf("earliest offset: %q", got)
+		}
+		if out := k.run("", "org.apache.kafka.tools.LogDirsCommand", "--bootstrap-server", k.b.addr, "--describe").ok(t); !strings.Contains(out, `"partition":"d-0"`) {
+			t.Errorf("log dirs printed %q", out)
+		}
+	})
+}
+
+// The segments hold every codec, several batches, control of sizes that force index entries, and a roll.
+func TestKafkaDumpLogReadsSegmentsAndIndexes(t *testing.T) {
+	b := startBroker(t)
+	b.topics("--create", "--topic", "dump", "--partitions", "1", "--config", "segment.bytes=65536", "--config", "index.interval.bytes=1024").ok(t)
+	for _, codec := range codecs {
+		var in strings.Builder
+		for i := range 400 {
+			fmt.Fprintf(&in, "k%d:%s\n", i, strings.Repeat("v", 100+i%200))
+		}
+		commandInput(t, in.String(), "kcat", "-b", b.addr, "-P", "-t", "dump", "-p", "0", "-K:", "-z", codec, "-X", "batch.num.messages=20", "-X", "enable.idempotence=true").ok(t)
+	}
+	if code := b.stop(); code != 0 {
+		t.Fatalf("clean stop gave exit code %d", code)
+	}
+	dir := filepath.Join(b.dir, "data", "dump-0")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	kinds := map[string]int{}
+	for _, e := range entries {
+		kind := filepath.Ext(e.Name())
+		kinds[kind]++
+		switch kind {
+		case ".log", ".index", ".timeindex", ".snapshot":
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	if kinds[".log"] < 2 || kinds[".index"] < 2 || kinds[".snapshot"] == 0 {
+		t.Fatalf("too few files to be worth checking: %v", kinds)
+	}
+	for _, r := range releases {
+		t.Run(r.name, func(t *testing.T) {
+			k := kafkaTools{t, env(t, r.variable), b, r.v4}
+			class := "kafka.tools.DumpLogSegments"
+			if r.v4 {
+				class = "org.apache.kafka.tools.DumpLogSegments"
+			}
+			out := k.run("", class, "--deep-iteration", "--files", strings.Join(files, ","))
+			if out.exit != 0 || strings.Contains(out.stdout, "Found timestamp mismatch") || strings.Contains(out.stdout, "Index offset mismatch") ||
+				strings.Contains(out.stdout, "Mismatches in") || strings.Contains(out.stdout, "isvalid: false") || strings.Contains(out.stderr, "Exception") {
+				t.Fatalf("exit %d\n%s\n%s", out.exit, out.stdout, out.stderr)
+			}
+			if n := strings.Count(out.stdout, "| offset: "); n != 2000 {
+				t.Errorf("kafka-dump-log saw %d of 2000 records", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Installs what the interop tests use, through the ordinary package clients, into a cache that later runs find again:
+# kcat (Debian), a Python environment with confluent-kafka and kafka-python, Kafka's jars (Maven).
+# Prints the environment the tests read. Needs root for apt-get when kcat is missing.
+set -euo pipefail
+cd "$(dirname "$0")"
+cache=${KLAMM_CACHE:-$HOME/.cache/klamm}
+mkdir -p "$cache"
+
+if ! command -v kcat >/dev/null; then
+  apt-get update -qq >&2
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq kcat >&2
+fi
+
+venv=$cache/interop-venv
+if [ ! -f "$venv/ok-3" ]; then
+  python3 -m venv "$venv" >&2
+  "$venv/bin/pip" install -q --disable-pip-version-check confluent-kafka==2.16.1 kafka-python==3.0.0 lz4 python-snappy zstandard >&2
+  touch "$venv/ok-3"
+fi
+
+jars() { # VERSION: fetches Apache Kafka's jars once and prints their folder
+  local dir=$cache/kafka-$1
+  if [ ! -f "$dir/ok" ]; then
+    mkdir -p "$dir"
+    local dep logging=
+    dep() { echo "<dependency><groupId>$1</groupId><artifactId>$2</artifactId><version>$3</version></dependency>"; }
+    case $1 in 3.*) logging=$(dep org.slf4j slf4j-reload4j 1.7.36) ;; esac
+    cat >"$dir/pom.xml" <<POM
+<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>klamm</groupId><artifactId>jars</artifactId><version>1</version><dependencies>
+$(dep org.apache.kafka kafka_2.13 "$1")$(dep org.apache.kafka kafka-tools "$1")$logging
+</dependencies></project>
+POM
+    (cd "$dir" && mvn -q -B dependency:copy-dependencies -DoutputDirectory="$dir/lib") >&2
+    touch "$dir/ok"
+  fi
+  echo "$dir/lib"
+}
+
+echo "export KLAMM_INTEROP_PYTHON=$venv/bin/python"
+echo "export KLAMM_KAFKA_JARS_3=$(jars 3.9.1)"
+echo "export KLAMM_KAFKA_JARS_4=$(jars 4.1.0)"
+echo "export KLAMM_KAFKA_JARS=$(jars 3.9.1)"
