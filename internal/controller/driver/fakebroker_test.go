@@ -21,7 +21,7 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 // fakeBroker is a broker's control face on an in-memory network: it decodes the real requests, keeps them, and answers
 // as reply says (by default: everything went well).
 type fakeBroker struct {
-	t    *testing.T
+	t    testing.TB
 	id   cluster.BrokerID
 	net  *wiretest.Net
 	stop func()
@@ -31,7 +31,7 @@ type fakeBroker struct {
 		got   []kmsg.Request
 		hold  bool // keep requests unanswered
 		held  []*wire.Request
-		reply func(kmsg.Request) kmsg.Response // nil result: close the connection
+		reply func(kmsg.Request) kmsg.Response // called under mu; nil result: close the connection
 	}
 }
 
@@ -58,7 +58,7 @@ func dialer(n *wiretest.Net, from cluster.BrokerID) func(context.Context, string
 	}
 }
 
-func newFakeBroker(t *testing.T, n *wiretest.Net, id cluster.BrokerID) *fakeBroker {
+func newFakeBroker(t testing.TB, n *wiretest.Net, id cluster.BrokerID) *fakeBroker {
 	b := &fakeBroker{t: t, id: id, net: n}
 	b.mu.reply = allWell
 	return b
@@ -119,11 +119,15 @@ func (b *fakeBroker) respond(r *wire.Request, resp kmsg.Response) {
 func (b *fakeBroker) setHold(hold bool) {
 	b.mu.Lock()
 	b.mu.hold = hold
-	held, reply := b.mu.held, b.mu.reply
+	held := b.mu.held
 	b.mu.held = nil
+	answers := make([]kmsg.Response, len(held))
+	for i, r := range held {
+		answers[i] = b.mu.reply(r.Msg)
+	}
 	b.mu.Unlock()
-	for _, r := range held {
-		b.respond(r, reply(r.Msg))
+	for i, r := range held {
+		b.respond(r, answers[i])
 	}
 }
 

@@ -53,6 +53,8 @@ type testBroker struct {
 	fake    *fakeBroker
 	cache   *metadata.Cache // what the broker learned from UpdateMetadata
 	refuse  atomic.Int32    // how many registrations fail
+	epoch   atomic.Int64    // broker epoch of the newest registration
+	highest int32           // controller epoch seen; guarded by fake.mu
 	cancel  context.CancelFunc
 	ended   chan error
 }
@@ -123,19 +125,55 @@ func (b *testBroker) register(ctx context.Context, previous int64) (coord.Sessio
 		return nil, err
 	}
 	node := coord.BrokerNode{Endpoints: brokerOf(b.id).Endpoints, JMXPort: -1}
-	if _, err := coord.RegisterBroker(ctx, b.client, s, b.id, node, coord.RegisterOptions{PreviousSession: previous}); err != nil {
+	epoch, err := coord.RegisterBroker(ctx, b.client, s, b.id, node, coord.RegisterOptions{PreviousSession: previous})
+	if err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
+	b.epoch.Store(int64(epoch))
 	b.session.Store(&sessionBox{s})
 	return s, nil
 }
 
-// answer is the broker's side of the control requests: it applies metadata and finds everything well.
+// answer is the broker's side of the control requests: behind the gate of broker epoch and controller epoch that
+// every broker has, it applies metadata and finds everything well.
 func (b *testBroker) answer(req kmsg.Request) kmsg.Response {
+	controllerEpoch, brokerEpoch := controlHead(req)
+	switch {
+	case brokerEpoch < b.epoch.Load():
+		return refusal(req, cluster.StaleBrokerEpoch)
+	case controllerEpoch < b.highest:
+		return refusal(req, cluster.StaleControllerEpoch)
+	}
+	b.highest = controllerEpoch
 	if u, ok := req.(*kmsg.UpdateMetadataRequest); ok {
 		b.cache.Apply(u)
 	}
 	return allWell(req)
+}
+
+func controlHead(req kmsg.Request) (controllerEpoch int32, brokerEpoch int64) {
+	switch req := req.(type) {
+	case *kmsg.LeaderAndISRRequest:
+		return req.ControllerEpoch, req.BrokerEpoch
+	case *kmsg.StopReplicaRequest:
+		return req.ControllerEpoch, req.BrokerEpoch
+	default:
+		u := req.(*kmsg.UpdateMetadataRequest)
+		return u.ControllerEpoch, u.BrokerEpoch
+	}
+}
+
+func refusal(req kmsg.Request, code cluster.ErrorCode) kmsg.Response {
+	resp := req.ResponseKind()
+	switch resp := resp.(type) {
+	case *kmsg.LeaderAndISRResponse:
+		resp.ErrorCode = int16(code)
+	case *kmsg.StopReplicaResponse:
+		resp.ErrorCode = int16(code)
+	case *kmsg.UpdateMetadataResponse:
+		resp.ErrorCode = int16(code)
+	}
+	return resp
 }
 
 func (b *testBroker) run() *testBroker {
@@ -321,3 +359,12 @@ func requestLog(reqs []kmsg.Request) (out []string) {
 }
 
 func contains(lines []string, line string) bool { return slices.Contains(lines, line) }
+
+// announce lets the broker's cache learn of a topic from a controller.
+func (b *testBroker) announce(controllerEpoch int32, topic string, id cluster.TopicID) {
+	req := kmsg.NewPtrUpdateMetadataRequest()
+	req.Version, req.ControllerEpoch = 8, controllerEpoch
+	req.TopicStates = []kmsg.UpdateMetadataRequestTopicState{{Topic: topic, TopicID: id,
+		PartitionStates: []kmsg.UpdateMetadataRequestTopicPartition{{Leader: 1}}}}
+	b.cache.Apply(req)
+}
