@@ -88,7 +88,7 @@ func (a *autoTopicCreation) create(ctx context.Context, r *wire.Request, names [
 		}
 	}
 	a.end(items)
-	a.admin.awaitLeaders(items, autoCreateWait, func() { done(codes) })
+	a.admin.awaitLeaders(leaderWaits(items), autoCreateWait, func() { done(codes) })
 }
 
 // begin turns names into creations, leaving out illegal ones and those in flight.

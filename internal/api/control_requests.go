@@ -76,8 +76,37 @@ func stopDeletes(req *kmsg.StopReplicaRequest, t *kmsg.StopReplicaRequestTopic) 
 	return false
 }
 
+// handleUpdateMetadata forgets the settings of deleted topics of which nothing lies here; where something does, they
+// count until StopReplica.
 func (h *Handlers) handleUpdateMetadata(_ context.Context, r *wire.Request) {
-	r.Respond(h.d.Replicas.HandleUpdateMetadata(r.Msg.(*kmsg.UpdateMetadataRequest)), 0)
+	req := r.Msg.(*kmsg.UpdateMetadataRequest)
+	resp := h.d.Replicas.HandleUpdateMetadata(req)
+	r.Respond(resp, 0)
+	if resp.ErrorCode != 0 {
+		return
+	}
+	here, gone := map[string]bool{}, map[string]bool{}
+	note := func(topic string, p *kmsg.UpdateMetadataRequestTopicPartition) {
+		if cluster.BrokerID(p.Leader) == cluster.LeaderDuringDelete {
+			_, state := h.d.Replicas.Partition(cluster.TopicPartition{Topic: topic, Partition: p.Partition})
+			gone[topic] = true
+			here[topic] = here[topic] || state != replica.HostedNone
+		}
+	}
+	for i := range req.PartitionStates {
+		note(req.PartitionStates[i].Topic, &req.PartitionStates[i])
+	}
+	for _, t := range req.TopicStates {
+		for i := range t.PartitionStates {
+			note(t.Topic, &t.PartitionStates[i])
+		}
+	}
+	im := h.d.Cache.Image()
+	for topic := range gone {
+		if _, exists := im.Topic(topic); !exists && !here[topic] {
+			h.configs.forgetTopic(topic)
+		}
+	}
 }
 
 // handleAlterPartition is AlterPartition, key 56, versions 0-3: a leader asks the controller to change the ISR.

@@ -53,7 +53,7 @@ func (h *Handlers) handleCreatePartitions(ctx context.Context, r *wire.Request) 
 		answer()
 		return
 	}
-	h.admin.awaitAllPartitions(items, timeout, answer)
+	h.admin.awaitLeaders(additionWaits(items), timeout, answer)
 }
 
 // createPartitionsResponse names each topic once, as Kafka does for one that the request has twice.

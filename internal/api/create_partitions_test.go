@@ -77,6 +77,17 @@ func TestCreatePartitionsRefusesInKafkasOrderAndWords(t *testing.T) {
 	}
 }
 
+func TestCreatePartitionsBoundsTheWholeRequest(t *testing.T) {
+	inBubble(t, nil, func(b *testBroker) {
+		b.topic("t", []cluster.BrokerID{0})
+		b.topic("u", []cluster.BrokerID{0})
+		req := partitionsRequest(1000, morePartitions("t", 60_000), morePartitions("u", 60_000))
+		req.ValidateOnly = true
+		same(t, partitionsAnswer(3, partitionsResult("t", cluster.None, ""),
+			partitionsResult("u", cluster.InvalidPartitions, "One request can create at most 100000 partitions.")), b.do(3, req))
+	})
+}
+
 func TestCreatePartitionsAddsOnThePatternOfPartitionZero(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
 		id := b.topic("t", []cluster.BrokerID{1, 2})

@@ -63,7 +63,7 @@ func (h *Handlers) handleCreateTopics(ctx context.Context, r *wire.Request) {
 		answer()
 		return
 	}
-	h.admin.awaitLeaders(items, timeout, answer)
+	h.admin.awaitLeaders(leaderWaits(items), timeout, answer)
 }
 
 func (h *Handlers) createTopicsResponse(req *kmsg.CreateTopicsRequest, items []*topicCreation) *kmsg.CreateTopicsResponse {

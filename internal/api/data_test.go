@@ -501,6 +501,30 @@ func TestStopReplicaForgetsADeletedTopicsSettings(t *testing.T) {
 	})
 }
 
+func TestUpdateMetadataForgetsSettingsOfTopicsOfWhichNothingLiesHere(t *testing.T) {
+	inBubble(t, nil, func(b *testBroker) {
+		b.lead("here", 1)
+		b.topic("elsewhere", []cluster.BrokerID{1})
+		for _, name := range []string{"here", "elsewhere"} {
+			b.alter(1, changes(topicResource, name, set("max.message.bytes", "100")))
+		}
+		b.configChanges()
+		b.ctl.announces.Store(false)
+		update := kmsg.NewPtrUpdateMetadataRequest()
+		update.ControllerID, update.ControllerEpoch, update.BrokerEpoch = 0, 1, 7
+		for _, name := range []string{"here", "elsewhere"} {
+			topic, _ := b.inStore(name)
+			update.TopicStates = append(update.TopicStates, b.ctl.state(name, topic, true))
+		}
+		if got := b.doOn(b.inner(), 8, update).(*kmsg.UpdateMetadataResponse); got.ErrorCode != 0 {
+			t.Fatalf("UpdateMetadata: %v", cluster.ErrorCode(got.ErrorCode))
+		}
+		synctest.Wait()
+		same(t, map[string]string{"max.message.bytes": "100"}, b.config.TopicOverrides("here"))
+		same(t, map[string]string{}, b.config.TopicOverrides("elsewhere"))
+	})
+}
+
 func TestControlRequestsOfOlderVersions(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
 		inner := b.inner()

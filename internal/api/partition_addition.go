@@ -6,13 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
 	"klamm/internal/coord"
-	"klamm/internal/metadata"
 )
 
 // partitionAddition is one topic to get more partitions and, afterwards, what became of it.
@@ -35,6 +33,7 @@ func (a *topicAdmin) addPartitions(ctx context.Context, items []*partitionAdditi
 	}
 	pending := items
 	for try := 0; len(pending) > 0; try++ {
+		left := maxPartitionsPerRequest
 		names := make([]string, 0, len(pending))
 		for _, p := range pending {
 			names = append(names, p.req.Topic)
@@ -50,12 +49,17 @@ func (a *topicAdmin) addPartitions(ctx context.Context, items []*partitionAdditi
 			if p.err.failed() {
 				continue
 			}
-			topic, e := a.extend(p, found[p.req.Topic], brokers)
-			if p.err = e; e.failed() || validateOnly {
+			topic, e := a.extend(p, found[p.req.Topic], brokers, left)
+			if p.err = e; e.failed() {
+				continue
+			}
+			added := p.total - len(found[p.req.Topic].topic.Partitions)
+			left -= added
+			if validateOnly {
 				continue
 			}
 			if charge != nil && try == 0 {
-				if p.err = charge(p.total - len(found[p.req.Topic].topic.Partitions)); p.err.failed() {
+				if p.err = charge(added); p.err.failed() {
 					continue
 				}
 			}
@@ -98,8 +102,8 @@ func (a *topicAdmin) failAdditions(items []*partitionAddition, what string, err 
 	}
 }
 
-// extend checks one addition (control-plane.md 8.4) and returns the topic with its new partitions.
-func (a *topicAdmin) extend(p *partitionAddition, t *topicInStore, brokers []brokerRack) (coord.Topic, answerError) {
+// extend checks one addition of at most so many partitions (control-plane.md 8.4) and returns the topic with its new ones.
+func (a *topicAdmin) extend(p *partitionAddition, t *topicInStore, brokers []brokerRack, most int) (coord.Topic, answerError) {
 	name := p.req.Topic
 	switch {
 	case t == nil || !t.exists || len(t.topic.Partitions) == 0:
@@ -118,7 +122,7 @@ func (a *topicAdmin) extend(p *partitionAddition, t *topicInStore, brokers []bro
 		return coord.Topic{}, errorf(cluster.InvalidPartitions, "Topic currently has %d partitions, which is higher than the requested %d.", old, count)
 	case count == old:
 		return coord.Topic{}, errorf(cluster.InvalidPartitions, "Topic already has %d partitions.", old)
-	case count-old > maxPartitionsPerRequest:
+	case count-old > most:
 		return coord.Topic{}, errorf(cluster.InvalidPartitions, "One request can create at most %d partitions.", maxPartitionsPerRequest)
 	}
 	first, ok := t.topic.Partitions[0]
@@ -231,33 +235,13 @@ func readBrokers(ctx context.Context, store coord.Store) ([]brokerRack, error) {
 // queuedForDeletion answers additions to a topic that is being deleted.
 var queuedForDeletion = answerError{cluster.InvalidTopicException, "The topic is queued for deletion."}
 
-// awaitAllPartitions calls done once all partitions of the items without error, old and new, have a leader in this
-// broker's cache, or at the deadline.
-func (a *topicAdmin) awaitAllPartitions(items []*partitionAddition, timeout time.Duration, done func()) {
-	var names []string
-	var waiting []*partitionAddition
+// additionWaits lists the items without error as what to wait for: all partitions of their topics, old and new.
+func additionWaits(items []*partitionAddition) []leaderWait {
+	var out []leaderWait
 	for _, p := range items {
 		if !p.err.failed() {
-			names = append(names, p.req.Topic)
-			waiting = append(waiting, p)
+			out = append(out, leaderWait{p.req.Topic, p.id, p.total, &p.err})
 		}
 	}
-	a.cache.Await(names, time.Now().Add(timeout),
-		func(im *metadata.Image) bool {
-			for _, p := range waiting {
-				if !hasLeaders(im, p.req.Topic, p.id, p.total) {
-					return false
-				}
-			}
-			return true
-		},
-		func(ok bool) {
-			im := a.cache.Image()
-			for _, p := range waiting {
-				if !ok && !hasLeaders(im, p.req.Topic, p.id, p.total) {
-					p.err = answerError{Code: cluster.RequestTimedOut}
-				}
-			}
-			done()
-		})
+	return out
 }

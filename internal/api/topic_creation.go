@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -307,50 +306,15 @@ func (v *creationValidator) checkConfigs(c *topicCreation) answerError {
 	return answerError{}
 }
 
-// awaitLeaders calls done once every partition of the items without error has a leader in this broker's cache, or at
-// the deadline; the unfinished ones then carry REQUEST_TIMED_OUT, and their creation goes on (Kafka: DelayedCreatePartitions).
-func (a *topicAdmin) awaitLeaders(items []*topicCreation, timeout time.Duration, done func()) {
-	var names []string
-	var waiting []*topicCreation
+// leaderWaits lists the items without error as what to wait for.
+func leaderWaits(items []*topicCreation) []leaderWait {
+	var out []leaderWait
 	for _, c := range items {
 		if !c.err.failed() {
-			names = append(names, c.req.Topic)
-			waiting = append(waiting, c)
+			out = append(out, leaderWait{c.req.Topic, c.id, len(c.assignment), &c.err})
 		}
 	}
-	a.cache.Await(names, time.Now().Add(timeout),
-		func(im *metadata.Image) bool {
-			for _, c := range waiting {
-				if !hasLeaders(im, c.req.Topic, c.id, len(c.assignment)) {
-					return false
-				}
-			}
-			return true
-		},
-		func(ok bool) {
-			im := a.cache.Image()
-			for _, c := range waiting {
-				if !ok && !hasLeaders(im, c.req.Topic, c.id, len(c.assignment)) {
-					c.err = answerError{Code: cluster.RequestTimedOut}
-				}
-			}
-			done()
-		})
-}
-
-// hasLeaders reports whether the topic of that id (zero: of any id) has a leader in each of its partitions. A cache that
-// knows no id, as under an old controller, counts by the name alone.
-func hasLeaders(im *metadata.Image, name string, id cluster.TopicID, partitions int) bool {
-	t, ok := im.Topic(name)
-	if !ok || len(t.Partitions) < partitions || !id.IsZero() && !t.ID.IsZero() && t.ID != id {
-		return false
-	}
-	for _, p := range t.Partitions {
-		if p.Leader == cluster.NoBroker {
-			return false
-		}
-	}
-	return true
+	return out
 }
 
 func printAssignment(partitions []int32, assignment map[int32][]cluster.BrokerID) string {
