@@ -100,6 +100,7 @@ func (e emitter) controller(m driver.Metrics) {
 	e.gauge(p+"replicasineligibletodeletecount", "replicas whose deletion has to wait", float64(c.ReplicasIneligibleToDeleteCount))
 	e.gauge(p+"activebrokercount", "registered brokers", float64(c.ActiveBrokerCount))
 	e.gauge(p+"fencedbrokercount", "always 0: brokers are not fenced in this mode", 0)
+	e.gauge(p+"zkmigrationstate", "always 4 (ZK): no migration to KRaft", 4)
 	const em = "kafka_controller_controllereventmanager_"
 	e.gauge(em+"eventqueuesize", "events waiting", float64(m.EventQueueSize))
 	e.summary(em+"eventqueuetimems", "time that events waited", m.EventQueueTime)
@@ -113,8 +114,12 @@ func (e emitter) controller(m driver.Metrics) {
 		id := strconv.Itoa(int(b.Broker))
 		e.gauge(cm+"queuesize", "requests waiting for a broker", float64(b.QueueSize), "broker_id", id)
 		e.summary(cm+"requestrateandqueuetimems", "time that requests waited", b.RequestRateAndQueueTime, "broker_id", id)
+		e.counter("klamm_controller_broker_resends_total", "requests to a broker that had to be sent again", float64(b.Resends), "broker_id", id)
 	}
 	e.counter("klamm_controller_core_panics_total", "broken invariants that made the controller resign", float64(m.CorePanics))
+	e.counter("klamm_controller_broker_queue_overflows_total", "terms given up because a broker was too far behind", float64(m.QueueOverflows))
+	e.counter("klamm_controller_requests_refused_total", "requests refused because the event queue was full", float64(m.EventsRefused))
+	e.summary("klamm_controller_store_operation_time_ms", "time of the controller's store operations", m.StoreTime)
 }
 
 func (e emitter) replicas(m replica.Metrics) {

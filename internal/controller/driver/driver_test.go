@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
@@ -356,39 +355,6 @@ func TestStatusShowsTheLastHundredEventsNewestFirst(t *testing.T) {
 		m := b.Metrics()
 		if m.Core.GlobalTopicCount != 60 || m.EventQueueTime.Count < 100 || m.StateTimes["TopicChange"].Count < 60 || m.StoreTime.Count == 0 {
 			t.Errorf("metrics %+v", m)
-		}
-	})
-}
-
-func TestMetricsHaveTheNamesOfTheJMXExporter(t *testing.T) {
-	bubble(t, func(t *testing.T, c *testCluster) {
-		b := c.start(1)
-		defer b.stop()
-		synctest.Wait()
-		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(b.Collector())
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, f := range families {
-			names = append(names, f.GetName())
-		}
-		for _, want := range []string{
-			"activecontrollercount", "controllerstate", "offlinepartitionscount", "preferredreplicaimbalancecount", "globaltopiccount",
-			"globalpartitioncount", "topicstodeletecount", "replicastodeletecount", "topicsineligibletodeletecount",
-			"replicasineligibletodeletecount", "activebrokercount", "fencedbrokercount", "zkmigrationstate"} {
-			if !contains(names, "kafka_controller_kafkacontroller_"+want) {
-				t.Errorf("%s is missing", want)
-			}
-		}
-		for _, want := range []string{"kafka_controller_controllereventmanager_eventqueuesize", "kafka_controller_controllereventmanager_eventqueuetimems",
-			"kafka_controller_controllerchannelmanager_totalqueuesize", "kafka_controller_controllerchannelmanager_queuesize",
-			"kafka_controller_controllerstats_leaderelectionrateandtimems", "kafka_controller_controllerstats_uncleanleaderelections_total"} {
-			if !contains(names, want) {
-				t.Errorf("%s is missing from %s", want, strings.Join(names, " "))
-			}
 		}
 	})
 }
