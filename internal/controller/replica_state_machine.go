@@ -179,7 +179,7 @@ func (c *Core) removeFromISR(id cluster.BrokerID, rs []replicaRef) (removed []re
 			switch {
 			case r.leadership.ControllerEpoch > c.ctx.epoch:
 				c.replicaFailed(r, OfflineReplica, "state node was written by a later controller")
-			case !slices.Contains(r.leadership.ISR, id):
+			case !slices.Contains(r.leadership.ISR, id), c.leftBefore(r):
 				removed = append(removed, r)
 			case round == maxConflictRounds:
 				c.replicaFailed(r, OfflineReplica, "another writer keeps changing the state node")
@@ -217,6 +217,14 @@ func (c *Core) removeFromISR(id cluster.BrokerID, rs []replicaRef) (removed []re
 	}
 	slices.SortFunc(removed, func(a, b replicaRef) int { return a.TopicPartition.Compare(b.TopicPartition) })
 	return removed, nil
+}
+
+// leftBefore reports whether a replica of a queued topic has been taken offline before and is only in the ISR because the
+// last member stays. Writing that again with every attempt of the deletion would raise the leader epoch for nothing.
+func (c *Core) leftBefore(r replicaRef) bool {
+	state := r.replicaState(r.id)
+	return r.queued() && (state == OfflineReplica || state == ReplicaDeletionIneligible) &&
+		r.leadership.Leader == cluster.NoBroker && len(r.leadership.ISR) == 1 && r.leadership.ControllerEpoch == c.ctx.epoch
 }
 
 func (c *Core) stateWithout(r replicaRef) cluster.LeaderAndISR {

@@ -18,6 +18,7 @@ type Node struct {
 	up       bool
 	stopping bool  // it has asked for a controlled shutdown
 	frozen   bool  // its session has expired and it has not noticed
+	paused   bool  // it does not run
 	session  int64 // 0: none
 
 	core    *controller.Core
@@ -31,7 +32,7 @@ type Node struct {
 
 // start begins a new process.
 func (n *Node) start() {
-	n.up, n.stopping, n.frozen = true, false, false
+	n.up, n.stopping, n.frozen, n.paused = true, false, false, false
 	n.forgetMemory()
 	n.core = controller.New(n.w.coreConfig(n.id))
 	n.queue, n.effects, n.result = nil, nil, nil

@@ -80,6 +80,16 @@ func formatValue(v controller.StoreValue) string {
 		return "states" + formatItems(v.States)
 	case controller.Written:
 		return "written" + formatItems(v.Items)
+	case controller.TopicConfigsRead:
+		s := "unclean.leader.election.enable"
+		for _, t := range v.Topics {
+			if t.Unclean == nil {
+				s += fmt.Sprintf(" %s:unset", t.Topic)
+			} else {
+				s += fmt.Sprintf(" %s:%v", t.Topic, *t.Unclean)
+			}
+		}
+		return s
 	case controller.MarkersRead:
 		s := "markers"
 		for _, k := range v.Markers {
@@ -122,7 +132,7 @@ func FormatEffect(e controller.Effect) string {
 		for i, t := range e.Records {
 			lines[i] = formatTransition(t)
 		}
-		return strings.Join(lines, "\n")
+		return strings.Join(lines, "\n  ")
 	case controller.SendLeaderAndISR:
 		s := fmt.Sprintf("LeaderAndIsr to %d:", e.Target.Broker)
 		for _, t := range e.Topics {

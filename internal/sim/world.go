@@ -36,6 +36,8 @@ type World struct {
 	nodes map[cluster.BrokerID]*Node
 
 	faults       faults
+	planned      *plannedFault
+	faultAt      map[int]fault // by number of the effect carried out
 	sessions     int64
 	deadSessions []int64  // of processes that ended
 	inFlight     []flight // requests of senders that are gone
@@ -148,6 +150,13 @@ func (w *World) tracef(n *Node, format string, args ...any) {
 
 // storeFault chooses what happens to a store operation. Reads are never lost: they have no outcome.
 func (w *World) storeFault(e controller.Store) fault {
+	if p := w.planned; p != nil && strings.Contains(FormatEffect(e), p.op) {
+		w.planned = nil
+		return p.f
+	}
+	if f, ok := w.faultAt[w.carried]; ok && (e.Fenced || f == unavailable) {
+		return f
+	}
 	if w.chance(w.faults.storeUnavailable) {
 		return unavailable
 	}
@@ -221,14 +230,14 @@ type choice func()
 func (w *World) progress() []choice {
 	var out []choice
 	for _, n := range w.Nodes() {
-		if !n.up {
+		if !n.up || n.paused {
 			continue
 		}
 		if n.busy() {
 			out = append(out, n.step, n.step)
 		}
 		for _, id := range slices.Sorted(maps.Keys(n.links)) {
-			if to := w.nodes[id]; len(n.links[id]) > 0 && to.up {
+			if to := w.nodes[id]; len(n.links[id]) > 0 && to.up && !to.paused {
 				out = append(out, func() { n.deliver(to) })
 			}
 		}
@@ -255,7 +264,7 @@ func (w *World) fireNextTimer() bool {
 	var timer controller.TimerID
 	var at controller.Time
 	for _, n := range w.Nodes() {
-		if !n.up {
+		if !n.up || n.paused {
 			continue
 		}
 		if id, t, ok := n.nextTimer(); ok && (first == nil || t < at) {
@@ -345,6 +354,11 @@ func (w *World) CreateTopic(name string, assignment ...[]cluster.BrokerID) bool 
 	}
 	w.createNode(name, w.newTopicID(), assignment)
 	return true
+}
+
+// CreateByHand creates a topic's node without looking for a marker.
+func (w *World) CreateByHand(name string, assignment ...[]cluster.BrokerID) {
+	w.createNode(name, w.newTopicID(), assignment)
 }
 
 func (w *World) createNode(name string, id cluster.TopicID, assignment [][]cluster.BrokerID) {

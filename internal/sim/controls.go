@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"strings"
+
+	"klamm/internal/cluster"
+	"klamm/internal/controller"
+)
+
+// This file is what scripts and scenarios steer a world with.
+
+// Active returns the node whose controller is in office; nil when none is.
+func (w *World) Active() *Node {
+	var active *Node
+	for _, n := range w.Nodes() {
+		if n.up && n.core.IsActive() && (active == nil || n.core.Epoch() > active.core.Epoch()) {
+			active = n
+		}
+	}
+	return active
+}
+
+// ID returns the node's broker id.
+func (n *Node) ID() cluster.BrokerID { return n.id }
+
+// Core returns the node's controller, for looking at.
+func (n *Node) Core() *controller.Core { return n.core }
+
+// Bounce lets the session of a running broker expire; it registers anew.
+func (w *World) Bounce(id cluster.BrokerID) {
+	w.tracef(nil, "session of broker %d expires", id)
+	w.nodes[id].expire()
+}
+
+// Pause stops a process and lets its session expire: a long garbage collection, a suspended machine.
+func (w *World) Pause(id cluster.BrokerID) {
+	w.tracef(nil, "broker %d is suspended and its session expires", id)
+	n := w.nodes[id]
+	w.store.expire(n.session)
+	n.frozen, n.paused = true, true
+}
+
+// Resume lets a paused process go on; it does not know what it missed until NoticeExpiry.
+func (w *World) Resume(id cluster.BrokerID) {
+	w.tracef(nil, "broker %d goes on", id)
+	w.nodes[id].paused = false
+}
+
+// NoticeExpiry tells a process that its session has expired.
+func (w *World) NoticeExpiry(id cluster.BrokerID) { w.Bounce(id) }
+
+// FailDir breaks one of the two log dirs of a broker until it is healed.
+func (w *World) FailDir(id cluster.BrokerID, dir int) {
+	w.tracef(nil, "log dir %d of broker %d fails", dir, id)
+	w.nodes[id].failDir(dir)
+}
+
+// RepairDirs makes the log dirs of a broker that is down usable again.
+func (w *World) RepairDirs(id cluster.BrokerID) { w.nodes[id].badDirs = [2]bool{} }
+
+// FailDeletions makes brokers answer a part of their replica deletions, in per cent, with KAFKA_STORAGE_ERROR.
+func (w *World) FailDeletions(percent int) { w.faults.deleteFails = percent }
+
+// FaultNext makes the next store operation whose name contains the text fail: "unavailable", "lost-before",
+// "lost-after" or "lost-middle".
+func (w *World) FaultNext(op, fault string) { w.planned = &plannedFault{op, faultNames[fault]} }
+
+type plannedFault struct {
+	op string
+	f  fault
+}
+
+var faultNames = map[string]fault{"unavailable": unavailable, "lost-before": lostBefore, "lost-after": lostAfter, "lost-middle": lostMiddle}
+
+// Ask sends a request of a broker to the active controller. The event's Reply is set.
+func (w *World) Ask(make func(controller.ReplyToken, cluster.BrokerEpoch) controller.Event, from cluster.BrokerID) {
+	w.ask(w.Active(), make(w.nextToken(), w.nodes[from].epoch))
+}
+
+// Feed puts an event into the active controller's queue.
+func (w *World) Feed(ev controller.Event) { w.Active().enqueue(ev) }
+
+// RunUntil settles, but stops when the next thing that any controller does is an effect whose text contains the given one; it
+// reports whether it got there.
+func (w *World) RunUntil(effect string) bool {
+	hit := false
+	w.SettleUntil(func() bool {
+		for _, n := range w.Nodes() {
+			if n.up && len(n.effects) > 0 && strings.Contains(FormatEffect(n.effects[0]), effect) {
+				hit = true
+			}
+		}
+		return hit
+	})
+	return hit
+}
+
+// Step carries out the next effect, or feeds the next event, of the active controller.
+func (w *World) Step() { w.Active().step() }
+
+// Leader returns the leader of a partition by the store.
+func (w *World) Leader(tp cluster.TopicPartition) cluster.BrokerID {
+	if t := w.store.topics[tp.Topic]; t != nil {
+		if s, ok := t.states[tp.Partition]; ok {
+			return s.Leader
+		}
+	}
+	return cluster.NoBroker
+}
+
+// TopicID returns the id of a topic by the store.
+func (w *World) TopicID(name string) cluster.TopicID {
+	if t := w.store.topics[name]; t != nil {
+		return t.id
+	}
+	return cluster.TopicID{}
+}
+
+// SetUnclean sets the topic's unclean.leader.election.enable.
+func (w *World) SetUnclean(topic string, on bool) { w.store.configs[topic] = &on }
+
+// MarkForIncarnation creates a deletion marker with the id of an incarnation, as a slow request does that looked the topic
+// up long ago.
+func (w *World) MarkForIncarnation(name string, id cluster.TopicID) {
+	w.tracef(nil, "topic %s is marked for deletion by a late request", name)
+	w.store.createMarker(name, id)
+}
