@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/config"
@@ -70,7 +71,10 @@ func Embedded(ctx context.Context, c EmbeddedConfig) (*Engine, error) {
 }
 
 func (e *Engine) start(ctx context.Context, dir string) error {
-	var err error
+	err := checkDatabase(filepath.Join(dir, "member", "snap", "db"))
+	if err != nil {
+		return err
+	}
 	if e.server, err = newServer(serverConfig(dir, newZapLogger(e.log))); err != nil {
 		return err
 	}
@@ -90,6 +94,19 @@ func (e *Engine) start(ctx context.Context, dir string) error {
 		tryTimeout: memberTryTimeout, serializableReads: true, log: e.log,
 	})
 	return err
+}
+
+// checkDatabase opens the database of a former run: etcd opens it on a goroutine of its own, where a panic about a
+// damaged file could not be caught.
+func checkDatabase(file string) error {
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	db, err := bolt.Open(file, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return fmt.Errorf("%s is not readable, it may be corrupt: %w", file, err)
+	}
+	return db.Close()
 }
 
 // newServer turns etcd's panics about data it cannot read into errors. Its logger panics where it would exit.

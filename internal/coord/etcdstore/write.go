@@ -182,8 +182,9 @@ func waves(ops []coord.Op) [][]int {
 		switch op.Kind {
 		case coord.OpCreate:
 			wave = max(wave, written[parent])
-			if op.Sequential {
-				wave = max(wave, below[parent])
+			if op.Sequential { // in order of their numbers
+				wave = max(wave, written[counterKey(parent)])
+				written[counterKey(parent)] = wave + 1
 			}
 		case coord.OpDelete:
 			wave = max(wave, below[op.Path])
