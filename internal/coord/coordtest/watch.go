@@ -19,6 +19,7 @@ var watchTests = map[string]func(*testing.T, *fixture){
 	"a closed watcher ends Next":                        watchClosed,
 	"no change after Add is missed":                     watchMissesNothing,
 	"every client sees the change":                      watchAcrossClients,
+	"what fired can be read at once":                    watchThenRead,
 }
 
 func (f *fixture) wantEvents(w coord.Watcher, want ...coord.WatchEvent) {
@@ -177,5 +178,32 @@ func watchAcrossClients(t *testing.T, f *fixture) {
 	f.multi(coord.Set("/a", nil, 0))
 	for _, w := range watchers {
 		f.wantEvents(w, coord.WatchEvent{Path: "/a", Kind: coord.WatchNode})
+	}
+}
+
+// watchThenRead reads as soon as the event is there, while the writer's answer may still be on its way: an event that
+// arrives ahead of its change would be the last one, and the change be missed.
+func watchThenRead(t *testing.T, f *fixture) {
+	f.create("/p")
+	w := f.s.NewWatcher()
+	defer w.Close()
+	w.Add("/p", coord.WatchChildren)
+	for i := range 2000 {
+		written := make(chan error, 1)
+		go func() {
+			_, err := f.s.Multi(f.ctx, coord.Create("/p/"+strconv.Itoa(i), nil))
+			written <- err
+		}()
+		f.next(w)
+		names, err := f.s.Children(f.ctx, "/p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(names) != i+1 {
+			t.Errorf("after event %d there are %d children", i+1, len(names))
+		}
+		if err := <-written; err != nil {
+			t.Fatal(err)
+		}
 	}
 }

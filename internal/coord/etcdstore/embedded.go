@@ -91,7 +91,7 @@ func (e *Engine) start(ctx context.Context, dir string) error {
 		return err
 	}
 	e.store, err = newStore(ctx, member{e.client, e.server}, options{
-		tryTimeout: memberTryTimeout, serializableReads: true, log: e.log,
+		tryTimeout: memberTryTimeout, log: e.log,
 	})
 	return err
 }

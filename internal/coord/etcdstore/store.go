@@ -41,10 +41,7 @@ type options struct {
 	// tryTimeout bounds every request. A write that has not been answered by then has an unknown outcome: etcd
 	// swallows a proposal that was in flight to a leader that stepped down.
 	tryTimeout time.Duration
-	// serializableReads reads the member's own state. With a single member that is up to date with every
-	// acknowledged write, and saves the round that asks the cluster.
-	serializableReads bool
-	log               *slog.Logger
+	log        *slog.Logger
 }
 
 // Sizes of requests. etcd is fastest between 128 and 1,024 operations a transaction.
@@ -99,7 +96,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// read runs an operation that changes nothing.
+// read runs an operation that changes nothing. Reads are linearizable, also those of the member in this process: etcd
+// tells watchers of a change an instant before its own state shows it, so that a serializable read that follows an
+// event could miss the very change that fired.
 func (s *Store) read(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	if err := s.usable(ctx); err != nil {
 		return clientv3.OpResponse{}, err
@@ -154,19 +153,12 @@ func (s *Store) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *Store) getOp(key string, opts ...clientv3.OpOption) clientv3.Op {
-	if s.options.serializableReads {
-		opts = append(opts, clientv3.WithSerializable())
-	}
-	return clientv3.OpGet(key, opts...)
-}
-
 // Get implements coord.Store.
 func (s *Store) Get(ctx context.Context, path string) (coord.Node, error) {
 	if path == "/" {
 		return coord.Node{Path: path}, s.usable(ctx)
 	}
-	resp, err := s.read(ctx, s.getOp(nodeKey(path)))
+	resp, err := s.read(ctx, clientv3.OpGet(nodeKey(path)))
 	if err != nil {
 		return coord.Node{}, fmt.Errorf("read %s: %w", path, err)
 	}
@@ -194,7 +186,7 @@ func (s *Store) GetMany(ctx context.Context, paths []string) ([]coord.ReadResult
 func (s *Store) getChunk(ctx context.Context, paths []string, out []coord.ReadResult) error {
 	gets := make([]clientv3.Op, len(paths))
 	for i, p := range paths {
-		gets[i] = s.getOp(nodeKey(p))
+		gets[i] = clientv3.OpGet(nodeKey(p))
 	}
 	resp, err := s.read(ctx, clientv3.OpTxn(nil, gets, nil))
 	if err != nil {
@@ -217,8 +209,8 @@ func (s *Store) getChunk(ctx context.Context, paths []string, out []coord.ReadRe
 func (s *Store) Children(ctx context.Context, path string) ([]string, error) {
 	r := childRange(path)
 	resp, err := s.read(ctx, clientv3.OpTxn(nil, []clientv3.Op{
-		s.getOp(nodeKey(path), clientv3.WithCountOnly()),
-		s.getOp(r.begin, r.option(), clientv3.WithKeysOnly()), // etcd answers in order of the keys
+		clientv3.OpGet(nodeKey(path), clientv3.WithCountOnly()),
+		clientv3.OpGet(r.begin, r.option(), clientv3.WithKeysOnly()), // etcd answers in order of the keys
 	}, nil))
 	if err != nil {
 		return nil, fmt.Errorf("list children of %s: %w", path, err)

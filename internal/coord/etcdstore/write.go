@@ -136,7 +136,7 @@ func (s *Store) numberSequentials(ctx context.Context, ops []coord.Op) ([]counte
 
 func (s *Store) readCounter(ctx context.Context, parent string) (*counter, error) {
 	c := &counter{key: counterKey(parent)}
-	resp, err := s.read(ctx, s.getOp(c.key))
+	resp, err := s.read(ctx, clientv3.OpGet(c.key))
 	if err != nil {
 		return nil, fmt.Errorf("read sequence of %s: %w", parent, err)
 	}
