@@ -39,7 +39,7 @@ var allowedImports = map[string][]string{
 	"controller/driver": {"cluster", "controller", "coord", "metadata", "wire"},
 	"group":             {"cluster"},
 	"group/coordinator": {"cluster", "record", "config", "metadata", "commitlog", "replica", "group"},
-	"admin":             {"cluster"},
+	"admin":             {"cluster", "config"},
 	"admin/console":     {"admin", "cluster"},
 	"replica":           {"cluster", "record", "wire", "metadata", "commitlog", "config"},
 	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "admin"},

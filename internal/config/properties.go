@@ -107,3 +107,16 @@ func unescape(s string) (string, error) {
 	flush()
 	return b.String(), nil
 }
+
+// ParseProperties reads text in Java's properties format; a key that is set twice has its last value.
+func ParseProperties(text string) (map[string]string, error) {
+	list, err := parseProperties(text)
+	if err != nil {
+		return nil, err
+	}
+	m := make(map[string]string, len(list))
+	for _, p := range list {
+		m[p.key] = p.value
+	}
+	return m, nil
+}
