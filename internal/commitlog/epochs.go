@@ -42,6 +42,25 @@ func (c *epochCache) assign(epoch cluster.LeaderEpoch, start int64) bool {
 	return true
 }
 
+// confirm makes the cache agree with a batch found on disk at an offset. The epoch file may be ahead of the batches after a power cut: it is
+// made durable before a truncated part of the log is, and then older batches are in the place of those that it tells of.
+func (c *epochCache) confirm(epoch cluster.LeaderEpoch, at int64) {
+	if known, ok := c.forOffset(at); ok && known == epoch {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version++
+	n := len(c.entries)
+	for n > 0 && (c.entries[n-1].start >= at || c.entries[n-1].epoch > epoch) {
+		n--
+	}
+	c.entries = c.entries[:n]
+	if n == 0 || c.entries[n-1].epoch < epoch {
+		c.entries = append(c.entries, epochEntry{epoch, at})
+	}
+}
+
 func (c *epochCache) latest() (epochEntry, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

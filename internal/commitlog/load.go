@@ -177,6 +177,11 @@ func (ld *loader) readPartitionMeta() error {
 		return err
 	}
 	id, err := decodePartitionMeta(data)
+	if err != nil && !ld.at.clean {
+		// The file is written in place and made durable later: a power cut may leave a part of it.
+		ld.l.m.log.Warn("topic id lost in a power cut, the next leader and isr request brings it", "partition", ld.l.tp.String(), "err", err)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("%s/%s: %w", ld.l.dir.path, ld.l.path(partitionMetaFile), err)
 	}
@@ -342,9 +347,8 @@ func (ld *loader) rebuildEpochs() error {
 }
 
 func (ld *loader) noteEpoch(h *record.BatchHeader) {
-	latest, ok := ld.l.epochs.latest()
-	if e := cluster.LeaderEpoch(h.PartitionLeaderEpoch); e >= 0 && (!ok || e > latest.epoch) {
-		ld.l.epochs.assign(e, h.BaseOffset)
+	if e := cluster.LeaderEpoch(h.PartitionLeaderEpoch); e >= 0 {
+		ld.l.epochs.confirm(e, h.BaseOffset)
 	}
 }
 
