@@ -24,7 +24,7 @@ type Engine struct {
 const sessionTTL = time.Second
 
 // patience bounds every wait for something that must happen.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // Run runs the suite; open starts an engine with an empty tree for one test.
 func Run(t *testing.T, open func(t *testing.T) Engine) {
