@@ -64,7 +64,7 @@ func newFaulty(t *testing.T, b *faultyBackend, tryTimeout time.Duration) (*Store
 	t.Helper()
 	e := startEmbedded(t, t.TempDir())
 	b.backend = member{e.client, e.server}
-	s, err := newStore(t.Context(), b, options{tryTimeout: tryTimeout, serializableReads: true, log: quiet()})
+	s, err := newStore(t.Context(), b, options{tryTimeout: tryTimeout, log: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
