@@ -2,14 +2,22 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+
+	"klamm/internal/admin"
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	args := os.Args[1:]
+	if name := filepath.Base(os.Args[0]); name == "kafka-topics.sh" || name == "kafka-topics" {
+		args = append([]string{name}, args...) // called through a link of that name
+	}
+	os.Exit(run(args, os.Stdout, os.Stderr))
 }
 
 // run picks the command. Exit codes: 0 fine, 1 failure, 2 usage.
@@ -21,6 +29,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	switch cmd, rest := args[0], args[1:]; cmd {
 	case "serve":
 		return serve(rest, stdout, stderr)
+	case "topics", "kafka-topics.sh", "kafka-topics":
+		return admin.TopicsMain(context.Background(), rest, stdout, stderr)
 	case "version", "--version":
 		fmt.Fprintln(stdout, "klamm", version())
 		return 0
@@ -57,8 +67,11 @@ Usage:
   klamm serve [server.properties] [--override key=value ...]
         Run a broker. Without a file: broker 1 on 127.0.0.1:9092, embedded
         etcd, data in ./klamm-data. Takes a Kafka broker's own file and keys.
+  klamm topics --bootstrap-server host:port --list | --create | ...
+        Manage topics, with the options of kafka-topics.sh; also under that
+        name: klamm kafka-topics.sh, or a link kafka-topics.sh to klamm.
   klamm version
   klamm help
 
-`+"`klamm serve --help` lists all options.\n")
+`+"`klamm serve --help` and `klamm topics --help` list all options.\n")
 }

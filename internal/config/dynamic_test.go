@@ -172,6 +172,7 @@ func TestWhatAnotherVersionStoredIsSkippedAndNamed(t *testing.T) {
 
 func ptr(s string) *string { return &s }
 
+// R25: an unknown key is INVALID_CONFIG, never ignored.
 func TestTopicSettingsAreRefusedWithKafkasText(t *testing.T) {
 	d := dynamic(t, nil)
 	for _, c := range []struct {
