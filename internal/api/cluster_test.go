@@ -118,6 +118,20 @@ func TestDescribeTopicPartitionsGoesOnAtTheCursor(t *testing.T) {
 	})
 }
 
+func TestDescribeTopicPartitionsGivesEmptyListsNotNull(t *testing.T) {
+	inBubble(t, nil, func(b *testBroker) {
+		b.topic("a", []cluster.BrokerID{0})
+		got := b.do(0, describePartitions(1, nil)).(*kmsg.DescribeTopicPartitionsResponse).Topics[0].Partitions[0]
+		for name, list := range map[string][]int32{
+			"eligible leader replicas": got.EligibleLeaderReplicas, "last known elr": got.LastKnownELR,
+		} {
+			if list == nil {
+				t.Errorf("%s is null, which Java's admin client fails on", name)
+			}
+		}
+	})
+}
+
 func TestProducerIDsAreUniqueAcrossBlocks(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
 		for want := range int64(2500) {

@@ -87,6 +87,8 @@ func describeTopic(im *metadata.Image, t *metadata.Topic, from, to int, listener
 			o.LeaderID = int32(cluster.NoBroker)
 		}
 		o.Replicas, o.ISR, o.OfflineReplicas = wireIDs(p.Replicas), wireIDs(p.ISR), wireIDs(p.OfflineReplicas)
+		// Eligible leader replicas are KRaft's. Java clients cannot take the null that the schema allows.
+		o.EligibleLeaderReplicas, o.LastKnownELR = []int32{}, []int32{}
 		out.Partitions = append(out.Partitions, o)
 	}
 	return out
