@@ -29,6 +29,8 @@ type loader struct {
 	l     *Log
 	at    loadState
 	files map[string]int64 // names and sizes
+	// recoveredFrom is the base of the first segment that recovery rebuilt.
+	recoveredFrom int64
 }
 
 // load opens the log from its files. After a clean shutdown it reads the ends of the indexes and the tail of the active segment; else it
@@ -401,9 +403,8 @@ func (ld *loader) publish(end int64) {
 	if l.marks.hw.Offset == end {
 		l.marks.hw = l.marks.end
 	}
-	list := *l.segments.Load()
-	for i, s := range list[:len(list)-1] {
-		s.synced.Store(list[i+1].base <= l.recovery.Load())
+	for _, s := range (*l.segments.Load())[:l.Segments()-1] {
+		s.synced.Store(ld.at.clean || s.base < ld.recoveredFrom)
 	}
 	l.flushedMs.Store(time.Now().UnixMilli())
 	l.updateUnstable()

@@ -48,14 +48,21 @@ func (d *logDir) fail(err error) *StorageError {
 	return e
 }
 
-// writeCheckpoint replaces a checkpoint file durably, unless it holds the same already.
-func (d *logDir) writeCheckpoint(name string, offsets map[cluster.TopicPartition]int64) error {
+// writeCheckpoint replaces a checkpoint file durably, unless it holds the same already: an entry per log on disk for which offset has one.
+// The offsets are read under the file's lock, so that an older picture never replaces a newer one.
+func (d *logDir) writeCheckpoint(name string, logs []*Log, offset func(*Log) (int64, bool)) error {
 	if !d.online() {
 		return nil
 	}
-	data := encodeOffsets(offsets)
 	d.checkpoints.Lock()
 	defer d.checkpoints.Unlock()
+	offsets := map[cluster.TopicPartition]int64{}
+	for _, l := range logs {
+		if o, ok := offset(l); ok && l.onDisk.Load() {
+			offsets[l.tp] = o
+		}
+	}
+	data := encodeOffsets(offsets)
 	if last, ok := d.checkpoints.written[name]; ok && bytes.Equal(last, data) {
 		return nil
 	}

@@ -194,37 +194,26 @@ func (m *Manager) producerExpiry() time.Duration { return m.o.ProducerIDExpirati
 func (m *Manager) CheckpointHighWatermarks() error {
 	var errs []error
 	for _, d := range m.dirs {
-		offsets := map[cluster.TopicPartition]int64{}
-		for _, l := range m.logsIn(d) {
-			if l.onDisk.Load() {
-				offsets[l.tp] = l.HighWatermark()
-			}
-		}
-		errs = append(errs, d.writeCheckpoint(highWatermarkFile, offsets))
+		errs = append(errs, m.checkpointHighWatermarks(d, m.logsIn(d)))
 	}
 	return errors.Join(errs...)
 }
 
+func (m *Manager) checkpointHighWatermarks(d *logDir, logs []*Log) error {
+	return d.writeCheckpoint(highWatermarkFile, logs, func(l *Log) (int64, bool) { return l.HighWatermark(), true })
+}
+
 // checkpointRecoveryPoints writes a dir's recovery points.
 func (m *Manager) checkpointRecoveryPoints(d *logDir, logs []*Log) error {
-	offsets := map[cluster.TopicPartition]int64{}
-	for _, l := range logs {
-		if l.onDisk.Load() {
-			offsets[l.tp] = l.RecoveryPoint()
-		}
-	}
-	return d.writeCheckpoint(recoveryPointFile, offsets)
+	return d.writeCheckpoint(recoveryPointFile, logs, func(l *Log) (int64, bool) { return l.RecoveryPoint(), true })
 }
 
 // checkpointLogStarts writes the start offsets that the first segment's name does not tell.
 func (m *Manager) checkpointLogStarts(d *logDir, logs []*Log) error {
-	offsets := map[cluster.TopicPartition]int64{}
-	for _, l := range logs {
-		if start := l.LogStartOffset(); l.onDisk.Load() && start > (*l.segments.Load())[0].base {
-			offsets[l.tp] = start
-		}
-	}
-	return d.writeCheckpoint(logStartFile, offsets)
+	return d.writeCheckpoint(logStartFile, logs, func(l *Log) (int64, bool) {
+		start := l.LogStartOffset()
+		return start, start > (*l.segments.Load())[0].base
+	})
 }
 
 // Close makes everything durable, completes the files and leaves the clean-shutdown mark in every dir where that went well. Call it after
@@ -256,13 +245,7 @@ func (m *Manager) closeDir(ctx context.Context, d *logDir) error {
 	if err := flushCompleted(ctx, d, logs); err != nil {
 		return err
 	}
-	offsets := map[cluster.TopicPartition]int64{}
-	for _, l := range logs {
-		if l.onDisk.Load() {
-			offsets[l.tp] = l.HighWatermark()
-		}
-	}
-	err := errors.Join(m.checkpointRecoveryPoints(d, logs), m.checkpointLogStarts(d, logs), d.writeCheckpoint(highWatermarkFile, offsets))
+	err := errors.Join(m.checkpointRecoveryPoints(d, logs), m.checkpointLogStarts(d, logs), m.checkpointHighWatermarks(d, logs))
 	if err != nil {
 		return err
 	}

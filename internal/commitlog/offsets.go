@@ -78,33 +78,40 @@ func (l *Log) timestampView() ([]segmentTimes, error) {
 	return out, nil
 }
 
+// searchTimestamp looks in each segment that may have the record. Kafka gives up after the first, which may lie below the log's start.
 func (l *Log) searchTimestamp(view []segmentTimes, ts int64) (found TimestampOffset, ok bool, err error) {
 	start := l.start.Load()
-	for _, t := range view {
-		if t.largest < ts {
+	for i, t := range view {
+		if t.largest < ts || i+1 < len(view) && view[i+1].seg.base <= start {
 			continue
 		}
-		s := t.seg
-		if err := s.acquire(); err != nil {
-			return found, false, err
+		if found, ok, err = t.search(ts, start); ok || err != nil {
+			return found, ok, err
 		}
-		defer s.release()
-		at := start
-		if e, ok, err := s.times.floor(ts); err != nil {
-			return found, false, err
-		} else if ok {
-			at = max(at, s.base+int64(e.val))
-		}
-		var from int64
-		if e, ok, err := s.offsets.floor(at - s.base); err != nil {
-			return found, false, err
-		} else if ok {
-			from = int64(e.val)
-		}
-		return s.firstRecord(from, t.size, func(b *record.Batch) bool { return b.MaxTimestamp >= ts && b.LastOffset() >= start },
-			func(r *record.Record) bool { return r.Timestamp >= ts && r.Offset >= start })
 	}
 	return found, false, nil
+}
+
+func (t segmentTimes) search(ts, start int64) (found TimestampOffset, ok bool, err error) {
+	s := t.seg
+	if err := s.acquire(); err != nil {
+		return found, false, err
+	}
+	defer s.release()
+	at := start
+	if e, ok, err := s.times.floor(ts); err != nil {
+		return found, false, err
+	} else if ok {
+		at = max(at, s.base+int64(e.val))
+	}
+	var from int64
+	if e, ok, err := s.offsets.floor(at - s.base); err != nil {
+		return found, false, err
+	} else if ok {
+		from = int64(e.val)
+	}
+	return s.firstRecord(from, t.size, func(b *record.Batch) bool { return b.MaxTimestamp >= ts && b.LastOffset() >= start },
+		func(r *record.Record) bool { return r.Timestamp >= ts && r.Offset >= start })
 }
 
 func (l *Log) maxTimestampRecord(view []segmentTimes) (found TimestampOffset, ok bool, err error) {

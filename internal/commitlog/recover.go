@@ -16,6 +16,7 @@ func (ld *loader) recover() (int64, error) {
 	list := *l.segments.Load()
 	first := max(floorSegment(list, ld.at.recoveryPoint), 0)
 	base := list[first].base
+	ld.recoveredFrom = base
 	// Snapshots after that point are taken again: they may not have reached the disk before the crash.
 	if err := l.removeSnapshots(func(o int64) bool { return o > base }); err != nil {
 		return 0, err

@@ -27,10 +27,8 @@ func (l *Log) raiseStart(offset int64, reason string) {
 	if offset <= l.start.Load() {
 		return
 	}
+	// Kafka raises the recovery point too, without having flushed: a power cut could then take the segment's end with it.
 	l.start.Store(offset)
-	l.marks.Lock()
-	l.recovery.Store(max(l.recovery.Load(), offset))
-	l.marks.Unlock()
 	l.epochs.truncateFromStart(offset)
 	l.m.later(l)
 	p := &l.producers

@@ -58,12 +58,17 @@ func (l *Log) Flush() error {
 // on meanwhile; it may also be called with mu held.
 func (l *Log) flushTo(offset int64) error {
 	from := l.recovery.Load()
-	if offset <= from {
-		return nil
-	}
 	truncations := l.truncations.Load()
 	list := *l.segments.Load()
-	for i := max(floorSegment(list, from), 0); i < len(list) && list[i].base < offset; i++ {
+	i := max(floorSegment(list, from), 0)
+	// A segment whose records were durable before it was sealed, by a flush or by the shutdown before, still has indexes that are not.
+	for i > 0 && !list[i-1].synced.Load() {
+		i--
+	}
+	if offset <= from && (i == len(list)-1 || list[i].synced.Load()) {
+		return nil
+	}
+	for ; i < len(list) && list[i].base < offset; i++ {
 		if err := l.flushSegment(list[i], i < len(list)-1, from); err != nil {
 			return err
 		}
@@ -196,7 +201,7 @@ func (l *Log) discardDurably(list []*segment) error {
 }
 
 // complete ends the log's life at shutdown: it writes what appends left in memory, syncing nothing. A log to which nothing happened costs
-// nothing. The indexes may be lost by a power cut even after the clean-shutdown mark; loading notices that.
+// nothing.
 func (l *Log) complete() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,6 +241,11 @@ func (l *Log) flushRest() error {
 		return nil
 	}
 	if l.touched {
+		if s := l.active(); s.size.Load() > 0 {
+			if err := s.sync(true); err != nil {
+				return err
+			}
+		}
 		if err := l.syncFile(fileName(l.producers.mapEnd, snapshotSuffix)); err != nil {
 			return err
 		}

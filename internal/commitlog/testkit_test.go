@@ -153,8 +153,15 @@ func mustAppend(t testing.TB, l *Log, b []byte) AppendInfo {
 	return info
 }
 
+// fataler is what *testing.T and *rapid.T have in common.
+type fataler interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
+}
+
 // readAll returns the offsets of all records from an offset up to the log's end.
-func readAll(t testing.TB, l *Log, from int64) []int64 {
+func readAll(t fataler, l *Log, from int64) []int64 {
 	t.Helper()
 	var out []int64
 	for from < l.LogEndOffset() {

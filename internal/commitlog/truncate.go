@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"errors"
 	"slices"
 
 	"klamm/internal/cluster"
@@ -32,7 +33,9 @@ func (l *Log) truncateLocked(offset int64) error {
 	list := *l.segments.Load()
 	n := floorSegment(list, offset) + 1
 	last := list[n-1]
-	l.truncations.Add(1)
+	if err := l.lowerRecoveryPoint(offset); err != nil {
+		return err
+	}
 	l.touched = true
 	l.setSegments(slices.Clone(list[:n]))
 	// The later segments must be gone for good before this one is cut, or a power cut in between leaves a hole that looks like compaction's.
@@ -56,12 +59,25 @@ func (l *Log) truncateLocked(offset int64) error {
 	return nil
 }
 
-// lowerEnd sets the end after a truncation; the recovery point never lies beyond it.
+// lowerRecoveryPoint takes back, durably and before the log is cut, that what lies above an offset needs no recovery. Else a crash after
+// new records were appended there would leave them taken for durable. A flush under way will not raise it again.
+func (l *Log) lowerRecoveryPoint(offset int64) error {
+	l.marks.Lock()
+	l.truncations.Add(1)
+	lower := l.recovery.Load() > offset
+	l.recovery.Store(min(l.recovery.Load(), offset))
+	l.marks.Unlock()
+	if !lower || !l.onDisk.Load() {
+		return nil
+	}
+	return l.m.checkpointRecoveryPoints(l.dir, l.m.logsIn(l.dir))
+}
+
+// lowerEnd sets the end after a truncation.
 func (l *Log) lowerEnd(end OffsetMetadata) {
 	l.setEnd(end)
 	l.marks.Lock()
 	defer l.marks.Unlock()
-	l.recovery.Store(min(l.recovery.Load(), end.Offset))
 	if hw := l.marks.hw; hw.SegmentBase == end.SegmentBase && hw.Position > end.Position {
 		l.marks.hw.Position = -1
 	}
@@ -82,7 +98,9 @@ func (l *Log) TruncateFullyAndStartAt(offset int64) error {
 
 func (l *Log) restartLocked(offset int64) error {
 	old := *l.segments.Load()
-	l.truncations.Add(1)
+	if err := l.lowerRecoveryPoint(offset); err != nil {
+		return err
+	}
 	l.touched = true
 	if err := l.discardDurably(old); err != nil {
 		return err
@@ -98,7 +116,6 @@ func (l *Log) restartLocked(offset int64) error {
 	l.marks.Lock()
 	l.marks.end = OffsetMetadata{Offset: offset, SegmentBase: offset}
 	l.marks.hw = l.marks.end
-	l.recovery.Store(min(l.recovery.Load(), offset))
 	l.marks.Unlock()
 	l.epochs.clear()
 	l.m.later(l)
@@ -116,7 +133,7 @@ func (l *Log) rebuildProducers(offset int64) error {
 	}
 	p := &l.producers
 	list := *l.segments.Load()
-	for i := max(floorSegment(list, p.mapEnd), 0); i < len(list) && list[i].base < offset; i++ {
+	for i := max(floorSegment(list, p.mapEnd), 0); i < len(list) && list[i].base < offset && p.mapEnd < offset; i++ {
 		if err := l.replaySegment(list[i], offset); err != nil {
 			return err
 		}
@@ -145,5 +162,9 @@ func (l *Log) replaySegment(s *segment, below int64) error {
 		}
 		return err
 	})
+	if errors.Is(err, errCorrupt) {
+		l.m.log.Error("a segment below the recovery point is damaged", "partition", l.tp.String(), "dir", l.dir.path, "offset", l.producers.mapEnd, "err", err)
+		return nil
+	}
 	return err
 }
