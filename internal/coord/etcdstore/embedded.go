@@ -133,7 +133,7 @@ func serverConfig(dir string, zapLog *zapLogger) config.ServerConfig {
 		StrictReconfigCheck: true, MaxLearners: d.MaxLearners,
 		// The entries kept in memory and replayed at start dominate both its size and the time to start.
 		SnapshotCount: 1000, SnapshotCatchUpEntries: 1000, MaxSnapFiles: 2, MaxWALFiles: 2,
-		MaxTxnOps: 10240, MaxRequestBytes: 32 << 20, QuotaBackendBytes: 8 << 30, MaxConcurrentStreams: d.MaxConcurrentStreams,
+		MaxTxnOps: 10240, MaxRequestBytes: 10 << 20, QuotaBackendBytes: 8 << 30, MaxConcurrentStreams: d.MaxConcurrentStreams,
 		// Nobody reads old revisions; a revision may hold chunkOpsMax writes.
 		AutoCompactionMode: "revision", AutoCompactionRetention: 1000,
 		CompactionBatchLimit: d.CompactionBatchLimit, CompactionSleepInterval: d.CompactionSleepInterval,

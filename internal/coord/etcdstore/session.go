@@ -33,8 +33,11 @@ func (s *Store) OpenSession(ctx context.Context, ttl time.Duration) (coord.Sessi
 	}
 	seconds := int64((ttl + time.Second - 1) / time.Second)
 	granted := time.Now()
-	lease, err := s.backend.Grant(ctx, seconds)
+	try, cancel := context.WithTimeout(ctx, s.options.tryTimeout)
+	defer cancel()
+	lease, err := s.backend.Grant(try, seconds)
 	if err != nil {
+		// A lease that was granted unheard expires unused.
 		return nil, fmt.Errorf("open session: %w: %w", coord.ErrUnavailable, err)
 	}
 	// The engine may grant more than was asked for. The shorter of both is promised to the caller's Done.
@@ -42,6 +45,12 @@ func (s *Store) OpenSession(ctx context.Context, ttl time.Duration) (coord.Sessi
 	alive, quit := context.WithCancel(s.ctx)
 	sess := &session{store: s, id: lease.ID, ttl: ttl, done: make(chan struct{}), quit: quit}
 	sess.end = sync.OnceFunc(func() { close(sess.done) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		quit()
+		return nil, coord.ErrClosed
+	}
 	s.running.Go(func() { sess.keepAlive(alive, granted) })
 	return sess, nil
 }
@@ -56,7 +65,9 @@ func (s *session) Done() <-chan struct{} { return s.done }
 func (s *session) Close(ctx context.Context) error {
 	s.end()
 	s.quit()
-	_, err := s.store.backend.Revoke(ctx, s.id)
+	try, cancel := context.WithTimeout(ctx, s.store.options.tryTimeout)
+	defer cancel()
+	_, err := s.store.backend.Revoke(try, s.id)
 	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return fmt.Errorf("close session: %w", writeError(err))
 	}

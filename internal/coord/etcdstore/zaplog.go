@@ -25,13 +25,11 @@ func (z *zapLogger) logger() *zap.Logger {
 
 // noise are beginnings of messages that etcd logs as warnings or errors although nothing is wrong.
 var noise = []string{
-	"setting up serving from embedded etcd failed", // every Close
-	"stopped",              // ... something, at every Close
-	"stopping",             //
-	"failed to find",       // remote peers of a lone member
-	"simple token is not ", // authentication is off
-	"server has been stop",
-	"bbolt: ",
+	"setting up serving from embedded etcd failed", "stopped", "stopping", "server has been stop", // at every Close
+	"Failed to detect schema version", "failed to update storage version", // at the first start
+	"check file permission",     // the modes of klamm's directories are their owner's choice
+	"simple token is not ",      // authentication is off
+	"failed to find", "bbolt: ", // peers of a lone member; progress of the database
 }
 
 // Enabled implements zapcore.Core.
