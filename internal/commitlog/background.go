@@ -104,7 +104,7 @@ func (m *Manager) Run(ctx context.Context) error {
 // every calls work for every log: first after the initial task delay, then at the interval.
 func (m *Manager) every(ctx context.Context, interval time.Duration, work func(*Log)) {
 	for delay := max(m.o.InitialTaskDelay, time.Millisecond); pause(ctx, delay); delay = interval {
-		for _, l := range m.Logs() {
+		for _, l := range m.liveLogs() {
 			if ctx.Err() != nil {
 				return
 			}

@@ -3,8 +3,8 @@
 //
 // A log is a directory <topic>-<partition> of segments (<base>.log with .index, .timeindex and .txnindex), leader-epoch-checkpoint,
 // partition.metadata and producer snapshots; a log dir holds those directories, meta.properties, four offset checkpoints, .lock, and after a
-// clean stop .kafka_cleanshutdown. All of it is Kafka 3.9's byte for byte, so that either program can take over the other's directory;
-// docs/format of the repository and Kafka's own kafka-dump-log describe it.
+// clean stop .kafka_cleanshutdown. All of it is Kafka 3.9's byte for byte, so that either program can take over the other's directory.
+// The formats are described where they are written: index.go, txnindex.go, snapshot.go, checkpoint.go, meta.go.
 //
 // # What survives
 //

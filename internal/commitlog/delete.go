@@ -53,7 +53,7 @@ func (m *Manager) settleDeletes(d *logDir) error {
 		return d.fail(err)
 	}
 	logs := m.logsIn(d)
-	return errors.Join(m.checkpointRecoveryPoints(d, logs), m.checkpointLogStarts(d, logs), m.cleanerForget(d, logs))
+	return errors.Join(m.checkpointRecoveryPoints(d, logs), m.checkpointLogStarts(d, logs), m.checkpointCleaned(d, logs))
 }
 
 // renameAway ends the log's life. With mu held no append, roll or truncation is under way, and gone makes a flush or read that meets the

@@ -22,6 +22,7 @@ type loadState struct {
 	pointKnown    bool  // the recovery point checkpoint was readable
 	start         int64 // from the checkpoint, 0 when it has none
 	highWatermark int64
+	cleaned       int64 // from the cleaner's checkpoint
 }
 
 // loader reads one partition's directory (Kafka: LogLoader). It owns the log: nobody else sees it yet.
@@ -407,5 +408,6 @@ func (ld *loader) publish(end int64) {
 		s.synced.Store(ld.at.clean || s.base < ld.recoveredFrom)
 	}
 	l.flushedMs.Store(time.Now().UnixMilli())
+	l.cleaned.Store(min(ld.at.cleaned, end))
 	l.updateUnstable()
 }

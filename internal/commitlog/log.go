@@ -47,6 +47,8 @@ type Log struct {
 	// truncations counts truncations, so that a flush that overlapped one does not raise the recovery point.
 	truncations atomic.Int64
 	flushedMs   atomic.Int64
+	cleaned     atomic.Int64 // everything below is compacted
+	uncleanable atomic.Bool  // compaction failed
 
 	onDisk atomic.Bool // the partition's directory exists; set under mu
 	saving sync.Mutex  // serialises writers of leader-epoch-checkpoint; a leaf lock, held across that write

@@ -46,7 +46,7 @@ func TestALogTouchesNoDiskBeforeItsFirstAppend(t *testing.T) {
 	if d := cmp.Diff(want, names(t, b.dirs[0], "t-0")); d != "" {
 		t.Errorf("files after close (-want +got):\n%s", d)
 	}
-	want = []string{".kafka_cleanshutdown", ".lock", "log-start-offset-checkpoint", "meta.properties", "recovery-point-offset-checkpoint", "replication-offset-checkpoint", "t-0"}
+	want = []string{".kafka_cleanshutdown", ".lock", "meta.properties", "recovery-point-offset-checkpoint", "replication-offset-checkpoint", "t-0"}
 	if d := cmp.Diff(want, names(t, b.dirs[0], ".")); d != "" {
 		t.Errorf("log dir after close (-want +got):\n%s", d)
 	}

@@ -23,8 +23,8 @@ type logDir struct {
 	logs    int // how many logs lie here; guarded by Manager.mu
 
 	checkpoints struct {
-		sync.Mutex // serialises writers of the dir's checkpoint files, across the writes
-		written    map[string][]byte
+		sync.Mutex                   // serialises writers of the dir's checkpoint files, across the writes
+		written    map[string][]byte // what the files hold; a missing file holds no entries
 	}
 }
 
@@ -68,9 +68,6 @@ func (d *logDir) writeCheckpoint(name string, logs []*Log, offset func(*Log) (in
 	}
 	if err := vfs.WriteFileAtomic(d.fs, name, data); err != nil {
 		return d.fail(fmt.Errorf("write checkpoint %s: %w", name, err))
-	}
-	if d.checkpoints.written == nil {
-		d.checkpoints.written = map[string][]byte{}
 	}
 	d.checkpoints.written[name] = data
 	return nil

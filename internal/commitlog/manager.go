@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,6 +27,7 @@ type Manager struct {
 	mu   sync.RWMutex // guards the fields below and logDir.logs; no IO under it
 	logs map[cluster.TopicPartition]*Log
 
+	closed  atomic.Bool
 	queue   workQueue
 	removal removals
 }
@@ -125,16 +127,21 @@ func (m *Manager) forget(l *Log) {
 
 // Logs returns all logs in online dirs, sorted by partition.
 func (m *Manager) Logs() []*Log {
-	m.mu.RLock()
-	out := slices.Collect(maps.Values(m.logs))
-	m.mu.RUnlock()
-	out = slices.DeleteFunc(out, func(l *Log) bool { return l.gone.Load() || !l.dir.online() })
+	out := m.liveLogs()
 	slices.SortFunc(out, func(a, b *Log) int { return a.tp.Compare(b.tp) })
 	return out
 }
 
+// liveLogs is Logs in no order, for work that is done often.
+func (m *Manager) liveLogs() []*Log {
+	m.mu.RLock()
+	out := slices.AppendSeq(make([]*Log, 0, len(m.logs)), maps.Values(m.logs))
+	m.mu.RUnlock()
+	return slices.DeleteFunc(out, func(l *Log) bool { return l.gone.Load() || !l.dir.online() })
+}
+
 func (m *Manager) logsIn(d *logDir) []*Log {
-	return slices.DeleteFunc(m.Logs(), func(l *Log) bool { return l.dir != d })
+	return slices.DeleteFunc(m.liveLogs(), func(l *Log) bool { return l.dir != d })
 }
 
 // Dirs describes the log dirs in configured order.
@@ -173,7 +180,7 @@ func (m *Manager) HasOfflineDir() bool {
 // UpdateConfig re-reads the configuration of one topic's logs.
 func (m *Manager) UpdateConfig(topic string) {
 	cfg := m.o.LogConfig(topic)
-	for _, l := range m.Logs() {
+	for _, l := range m.liveLogs() {
 		if l.tp.Topic == topic {
 			l.cfg.Store(cfg)
 		}
@@ -182,7 +189,7 @@ func (m *Manager) UpdateConfig(topic string) {
 
 // UpdateAllConfigs re-reads the configuration of all logs, after the broker's defaults changed.
 func (m *Manager) UpdateAllConfigs() {
-	for _, l := range m.Logs() {
+	for _, l := range m.liveLogs() {
 		cfg := m.o.LogConfig(l.tp.Topic)
 		l.cfg.Store(cfg)
 	}
@@ -192,6 +199,9 @@ func (m *Manager) producerExpiry() time.Duration { return m.o.ProducerIDExpirati
 
 // CheckpointHighWatermarks writes replication-offset-checkpoint of every dir from the logs' high watermarks.
 func (m *Manager) CheckpointHighWatermarks() error {
+	if m.closed.Load() {
+		return nil // Close has written them
+	}
 	var errs []error
 	for _, d := range m.dirs {
 		errs = append(errs, m.checkpointHighWatermarks(d, m.logsIn(d)))
@@ -219,6 +229,9 @@ func (m *Manager) checkpointLogStarts(d *logDir, logs []*Log) error {
 // Close makes everything durable, completes the files and leaves the clean-shutdown mark in every dir where that went well. Call it after
 // Run has returned. When ctx ends first, the remaining logs are left as they are and their dirs without the mark.
 func (m *Manager) Close(ctx context.Context) error {
+	if m.closed.Swap(true) {
+		return nil
+	}
 	var errs []error
 	for _, d := range m.dirs {
 		if d.online() {
@@ -245,7 +258,7 @@ func (m *Manager) closeDir(ctx context.Context, d *logDir) error {
 	if err := flushCompleted(ctx, d, logs); err != nil {
 		return err
 	}
-	err := errors.Join(m.checkpointRecoveryPoints(d, logs), m.checkpointLogStarts(d, logs), m.checkpointHighWatermarks(d, logs))
+	err := errors.Join(m.checkpointRecoveryPoints(d, logs), m.checkpointLogStarts(d, logs), m.checkpointHighWatermarks(d, logs), m.checkpointCleaned(d, logs))
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	m.removal.init()
 	for _, spec := range o.Dirs {
 		d := &logDir{m: m, path: spec.Path, fs: spec.FS}
+		d.checkpoints.written = map[string][]byte{}
 		if d.fs == nil {
 			d.failure.Store(&StorageError{Dir: d.path, Err: spec.Err})
 			m.log.Error("log dir cannot be opened", "dir", d.path, "err", spec.Err)
@@ -108,6 +109,7 @@ func (m *Manager) loadDir(ctx context.Context, d *logDir) error {
 	points, pointKnown := m.readCheckpoint(d, recoveryPointFile)
 	starts, _ := m.readCheckpoint(d, logStartFile)
 	marks, _ := m.readCheckpoint(d, highWatermarkFile)
+	cleaned, _ := m.readCheckpoint(d, cleanerFile)
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(m.o.RecoveryThreads)
@@ -118,7 +120,7 @@ func (m *Manager) loadDir(ctx context.Context, d *logDir) error {
 			continue
 		}
 		n++
-		at := loadState{clean: clean, recoveryPoint: points[tp], pointKnown: pointKnown, start: starts[tp], highWatermark: marks[tp]}
+		at := loadState{clean: clean, recoveryPoint: points[tp], pointKnown: pointKnown, start: starts[tp], highWatermark: marks[tp], cleaned: cleaned[tp]}
 		g.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -161,6 +163,9 @@ func (m *Manager) readCheckpoint(d *logDir, name string) (offsets map[cluster.To
 		m.log.Warn("cannot read checkpoint, resetting it", "dir", d.path, "err", err)
 		return nil, false
 	}
+	d.checkpoints.Lock()
+	defer d.checkpoints.Unlock()
+	d.checkpoints.written[name] = encodeOffsets(offsets)
 	return offsets, true
 }
 

@@ -203,6 +203,9 @@ func (e *preparedProducer) checkSequence(tp cluster.TopicPartition, h *record.Ba
 }
 
 func (p *producerState) checkMarker(tp cluster.TopicPartition, e *preparedProducer, b record.Batch, origin record.Origin) error {
+	if b.NumRecords == 0 { // emptied by compaction
+		return nil
+	}
 	marker, err := record.ParseEndTxnMarker(b)
 	if err != nil {
 		return err

@@ -66,6 +66,7 @@ func (l *Log) lowerRecoveryPoint(offset int64) error {
 	l.truncations.Add(1)
 	lower := l.recovery.Load() > offset
 	l.recovery.Store(min(l.recovery.Load(), offset))
+	l.cleaned.Store(min(l.cleaned.Load(), offset))
 	l.marks.Unlock()
 	if !lower || !l.onDisk.Load() {
 		return nil
