@@ -14,7 +14,7 @@
 //
 // Every request is answered exactly once, also while the broker stops.
 //
-// Not served yet, and therefore not advertised: groups, transactions, reassignments, elections, quotas, ACLs. A
+// Not served yet, and therefore not advertised: transactions, reassignments, elections, quotas, ACLs. A
 // transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
 package api
 
@@ -47,6 +47,7 @@ type Deps struct {
 	Cache      *metadata.Cache
 	Store      coord.Store
 	Replicas   *replica.Manager
+	Groups     Groups         // this broker's group coordinator
 	Controller Controller     // this broker's own controller module
 	Link       ControllerLink // requests to the active controller, wherever it is
 }
@@ -129,6 +130,17 @@ func (h *Handlers) apis() []servedAPI {
 		{kmsg.Fetch, 4, 18, wire.AllListeners, h.handleFetch},
 		{kmsg.ListOffsets, 0, 11, wire.AllListeners, h.handleListOffsets},
 		{kmsg.Metadata, 0, 13, wire.AllListeners, h.handleMetadata},
+		{kmsg.OffsetCommit, 1, 9, wire.AllListeners, h.handleOffsetCommit},
+		{kmsg.OffsetFetch, 1, 9, wire.AllListeners, h.handleOffsetFetch},
+		{kmsg.FindCoordinator, 0, 6, wire.AllListeners, h.handleFindCoordinator},
+		{kmsg.JoinGroup, 0, 9, wire.AllListeners, h.handleJoinGroup},
+		{kmsg.Heartbeat, 0, 4, wire.AllListeners, h.handleHeartbeat},
+		{kmsg.LeaveGroup, 0, 5, wire.AllListeners, h.handleLeaveGroup},
+		{kmsg.SyncGroup, 0, 5, wire.AllListeners, h.handleSyncGroup},
+		{kmsg.DescribeGroups, 0, 6, wire.AllListeners, h.handleDescribeGroups},
+		{kmsg.ListGroups, 0, 5, wire.AllListeners, h.handleListGroups},
+		{kmsg.DeleteGroups, 0, 2, wire.AllListeners, h.handleDeleteGroups},
+		{kmsg.OffsetDelete, 0, 0, wire.AllListeners, h.handleOffsetDelete},
 		{kmsg.OffsetForLeaderEpoch, 0, 4, wire.AllListeners, h.handleOffsetForLeaderEpoch},
 		{kmsg.CreateTopics, 0, 7, wire.AllListeners, h.inOrder(h.handleCreateTopics)},
 		{kmsg.DeleteTopics, 0, 6, wire.AllListeners, h.inOrder(h.handleDeleteTopics)},

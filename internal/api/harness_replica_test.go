@@ -33,6 +33,10 @@ func newTestReplicas(t *testing.T, ctx context.Context, b *testBroker, log *slog
 		Dial: func(context.Context, cluster.BrokerID) (replica.Conn, error) {
 			return nil, errors.New("no other broker runs here")
 		},
+		Hooks: replica.Hooks{
+			LeadershipChanged: func(elected, resigned []replica.PartitionEpoch) { b.groups.LeadershipChanged(elected, resigned) },
+			PartitionsRemoved: func(tps []cluster.TopicPartition) { b.groups.PartitionsRemoved(tps) },
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

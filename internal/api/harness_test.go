@@ -21,6 +21,7 @@ import (
 	"klamm/internal/config"
 	"klamm/internal/coord"
 	"klamm/internal/coord/memstore"
+	"klamm/internal/group/coordinator"
 	"klamm/internal/metadata"
 	"klamm/internal/wire"
 	"klamm/internal/wire/wiretest"
@@ -37,6 +38,7 @@ type testBroker struct {
 	cache  *metadata.Cache
 	config *config.Dynamic
 	ctl    *testController
+	groups *coordinator.Coordinator
 	net    *wiretest.Net
 	client *wire.ClientConn // client id "tester", on listener PLAINTEXT
 	calls  atomic.Int64     // store calls of the handlers
@@ -84,10 +86,13 @@ func newTestBroker(t *testing.T, ctx context.Context, properties map[string]stri
 	if err := coord.EnsurePersistentPaths(ctx, b.ctl.store); err != nil {
 		t.Fatal(err)
 	}
+	replicas := newTestReplicas(t, ctx, b, log)
+	b.groups = coordinator.New(coordinator.Options{Log: log, Config: b.config, Cache: b.cache, Replicas: replicas})
+	b.background = append(b.background, b.groups.Run)
 	b.h = New(Deps{
 		Log: log, BrokerID: 0, ClusterID: "test-cluster", BrokerEpoch: func() cluster.BrokerEpoch { return 7 },
 		Table: wire.NewAPITable(), Config: b.config, Cache: b.cache, Store: b.store,
-		Replicas: newTestReplicas(t, ctx, b, log), Controller: b.ctl, Link: b.ctl,
+		Replicas: replicas, Groups: b.groups, Controller: b.ctl, Link: b.ctl,
 	})
 	b.h.admin.intn = func(int) int { return 0 } // assignments start at the first broker
 	return b

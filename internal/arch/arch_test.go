@@ -42,7 +42,7 @@ var allowedImports = map[string][]string{
 	"admin":             {"cluster", "config"},
 	"admin/console":     {"admin", "cluster"},
 	"replica":           {"cluster", "record", "wire", "metadata", "commitlog", "config"},
-	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "admin"},
+	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "group", "admin"},
 	"node":              {"*"},
 	"sim":               {"cluster", "controller"},
 }

@@ -39,80 +39,52 @@ func (c *Core) list(states []string) ListResult {
 	return r
 }
 
-func (c *Core) handleDeleteGroups(e DeleteGroups) {
-	errs := make([]cluster.ErrorCode, len(e.Groups))
-	var records []Record
-	for i, id := range e.Groups {
-		g := c.groups[id]
-		switch {
-		case id == "":
-			errs[i] = cluster.InvalidGroupID
-		case g == nil:
-			errs[i] = cluster.GroupIDNotFound
-		case g.state != Empty || len(g.pending) > 0:
-			errs[i] = cluster.NonEmptyGroup
-		default:
-			for _, tp := range g.partitions() {
-				records = append(records, offsetTombstone(id, tp))
-			}
-			records = append(records, groupTombstone(id))
-			g.transition(Dead, c.now)
-			delete(c.groups, id)
-		}
-	}
-	if len(records) == 0 {
-		c.reply(e.Token, DeleteGroupsResult{errs})
+// handleDeleteGroup is answered when the tombstones are safe; the group is gone from the start.
+func (c *Core) handleDeleteGroup(e DeleteGroup) {
+	g := c.groups[e.Group]
+	switch {
+	case g == nil:
+		c.reply(e.Token, ErrorResult{cluster.GroupIDNotFound})
+		return
+	case g.state != Empty:
+		c.reply(e.Token, ErrorResult{cluster.NonEmptyGroup})
 		return
 	}
-	c.append(records, func(code cluster.ErrorCode) {
-		for i := range errs {
-			if errs[i] == cluster.None {
-				errs[i] = groupAppendError(code)
-			}
-		}
-		c.reply(e.Token, DeleteGroupsResult{errs})
-	})
-}
-
-func (g *group) partitions() (tps []cluster.TopicPartition) {
-	for tp := range g.offsets {
-		tps = append(tps, tp)
+	var records []Record
+	for _, tp := range g.partitions() {
+		records = append(records, offsetTombstone(e.Group, tp))
 	}
-	slices.SortFunc(tps, cluster.TopicPartition.Compare)
-	return tps
+	if g.generation > 0 {
+		records = append(records, groupTombstone(e.Group))
+	}
+	g.transition(Dead, c.now)
+	delete(c.groups, e.Group)
+	if len(records) == 0 {
+		c.reply(e.Token, ErrorResult{})
+		return
+	}
+	c.append(records, func(code cluster.ErrorCode) { c.reply(e.Token, ErrorResult{groupAppendError(code)}) })
 }
 
 func (c *Core) handleDeleteOffsets(e DeleteOffsets) {
 	g := c.groups[e.Group]
-	errs := make([]cluster.ErrorCode, len(e.Partitions))
-	fail := func(code cluster.ErrorCode) { c.reply(e.Token, DeleteOffsetsResult{Err: code}) }
-	var subscribed map[string]bool
 	switch {
-	case e.Group == "":
-		fail(cluster.InvalidGroupID)
-		return
 	case g == nil:
-		fail(cluster.GroupIDNotFound)
+		c.reply(e.Token, DeleteOffsetsResult{Err: cluster.GroupIDNotFound})
 		return
-	case g.state != Empty && g.protocolType != "consumer":
-		fail(cluster.NonEmptyGroup)
+	case g.state != Empty && g.protocolType != consumerProtocol:
+		c.reply(e.Token, DeleteOffsetsResult{Err: cluster.NonEmptyGroup})
 		return
-	case g.state != Empty:
-		topics, ok := g.subscribedTopics()
-		if !ok {
-			fail(cluster.NonEmptyGroup)
-			return
-		}
-		subscribed = topics
 	}
+	errs := make([]cluster.ErrorCode, len(e.Partitions))
 	var records []Record
 	for i, tp := range e.Partitions {
-		if subscribed[tp.Topic] {
+		// What is not known to be unsubscribed may be subscribed.
+		if g.state != Empty && (g.subscribed == nil || g.subscribed[tp.Topic]) {
 			errs[i] = cluster.GroupSubscribedToTopic
 			continue
 		}
-		if _, ok := g.offsets[tp]; ok {
-			delete(g.offsets, tp)
+		if g.forget(tp, c.nextAppend) {
 			records = append(records, offsetTombstone(e.Group, tp))
 		}
 	}

@@ -8,14 +8,13 @@ import (
 
 // Config holds the coordinator's settings by Kafka's names.
 type Config struct {
-	MinSessionTimeoutMs   int64 // group.min.session.timeout.ms
-	MaxSessionTimeoutMs   int64 // group.max.session.timeout.ms
-	MaxSize               int   // group.max.size
-	InitialRebalanceMs    int64 // group.initial.rebalance.delay.ms
-	OffsetMetadataMax     int   // offset.metadata.max.bytes
-	OffsetsRetentionMs    int64 // offsets.retention.minutes
-	NewMemberJoinTimeout  int64 // how long a new member may take for its first generation; 0 means Kafka's 5 minutes
-	GroupMetadataVersions int16 // version of group metadata values to write; 0 means 3
+	MinSessionTimeoutMs  int64 // group.min.session.timeout.ms
+	MaxSessionTimeoutMs  int64 // group.max.session.timeout.ms
+	MaxSize              int   // group.max.size
+	InitialRebalanceMs   int64 // group.initial.rebalance.delay.ms
+	OffsetMetadataMax    int   // offset.metadata.max.bytes
+	OffsetsRetentionMs   int64 // offsets.retention.minutes
+	NewMemberJoinTimeout int64 // how long a new member may take for its first generation; 0 means Kafka's 5 minutes
 }
 
 // newMemberJoinTimeoutMs is Kafka's GroupCoordinator.NewMemberJoinTimeoutMs.
@@ -34,6 +33,7 @@ type Core struct {
 	effects    []Effect
 	nextAppend AppendID
 	appends    map[AppendID]func(cluster.ErrorCode)
+	deleted    []cluster.TopicPartition // PartitionsDeleted while loading
 }
 
 // New returns a core that waits for its records: LoadRecord events, then Loaded.
@@ -68,18 +68,22 @@ func (c *Core) Step(now Time, ev Event) []Effect {
 		c.reply(e.Token, c.describe(e.Group))
 	case List:
 		c.reply(e.Token, c.list(e.States))
-	case DeleteGroups:
-		c.handleDeleteGroups(e)
+	case DeleteGroup:
+		c.handleDeleteGroup(e)
 	case DeleteOffsets:
 		c.handleDeleteOffsets(e)
+	case CollectStats:
+		c.reply(e.Token, c.stats())
 	case PartitionsDeleted:
-		c.handlePartitionsDeleted(e)
+		c.removePartitions(e.Partitions)
 	case ExpireOffsets:
 		c.expireOffsets()
 	case TimerFired:
 		c.handleTimer(e.Timer)
 	case Appended:
 		c.handleAppended(e)
+	case TxnEnded:
+		c.endTxn(e)
 	case Unload:
 		c.unload()
 	case LoadRecord, Loaded:
@@ -90,37 +94,21 @@ func (c *Core) Step(now Time, ev Event) []Effect {
 
 // stepLoading answers requests while the partition's records are being read.
 func (c *Core) stepLoading(ev Event) {
-	const loading = cluster.CoordinatorLoadInProgress
 	switch e := ev.(type) {
 	case LoadRecord:
 		c.load(e)
+	case TxnEnded:
+		c.endTxn(e)
 	case Loaded:
 		c.finishLoading()
-	case Join:
-		c.reply(e.Token, joinError(loading, e.MemberID))
-	case Sync:
-		c.reply(e.Token, SyncResult{Err: loading})
-	case Heartbeat:
-		// Kafka lets members live while their group is being loaded: the heartbeat is taken as received.
-		c.reply(e.Token, ErrorResult{cluster.None})
-	case Leave:
-		c.reply(e.Token, LeaveResult{Err: loading})
-	case Commit:
-		c.reply(e.Token, commitError(e, loading))
-	case FetchOffsets:
-		c.reply(e.Token, FetchOffsetsResult{Err: loading})
-	case Describe:
-		c.reply(e.Token, ErrorResult{loading})
-	case List:
-		c.reply(e.Token, ErrorResult{loading})
-	case DeleteGroups:
-		c.reply(e.Token, DeleteGroupsResult{repeat(loading, len(e.Groups))})
-	case DeleteOffsets:
-		c.reply(e.Token, DeleteOffsetsResult{Err: loading})
+	case PartitionsDeleted:
+		c.deleted = append(c.deleted, e.Partitions...)
 	case Unload:
 		c.unload()
-	case PartitionsDeleted, ExpireOffsets, TimerFired, Appended:
-		// Nothing is there yet; the same will be seen again after loading (offsets of absent topics expire).
+	case Request:
+		c.reply(tokenOf(e), whileLoading(e))
+	case ExpireOffsets, TimerFired, Appended:
+		// Nothing is there yet; offsets expire at the next round.
 	}
 }
 
@@ -128,9 +116,14 @@ func (c *Core) reply(t Token, value any) { c.effects = append(c.effects, Reply{t
 
 // append writes records and calls then with the outcome, in a later Step.
 func (c *Core) append(records []Record, then func(cluster.ErrorCode)) {
+	c.appendTxn(nil, records, then)
+}
+
+// appendTxn writes records in the name of a transactional producer; nil for none.
+func (c *Core) appendTxn(p *Producer, records []Record, then func(cluster.ErrorCode)) {
 	c.nextAppend++
 	c.appends[c.nextAppend] = then
-	c.effects = append(c.effects, Append{c.nextAppend, records})
+	c.effects = append(c.effects, Append{c.nextAppend, records, p})
 }
 
 func (c *Core) handleAppended(e Appended) {
@@ -145,16 +138,17 @@ func (c *Core) startTimer(t Timer, at Time) { c.effects = append(c.effects, Star
 
 // unload answers everything that waits and forgets all groups.
 func (c *Core) unload() {
+	for _, g := range c.groups {
+		g.transition(Dead, c.now) // before the appends end: nothing goes on from them
+	}
 	for _, id := range sortedKeys(c.appends) {
 		c.appends[id](cluster.NotCoordinator)
 	}
 	for _, id := range sortedKeys(c.groups) {
-		g := c.groups[id]
-		for _, m := range g.inOrder() {
+		for _, m := range c.groups[id].inOrder() {
 			c.answerJoin(m, joinError(cluster.NotCoordinator, m.id))
 			c.answerSync(m, SyncResult{Err: cluster.NotCoordinator})
 		}
-		g.transition(Dead, c.now)
 	}
 	c.appends, c.groups, c.loading = map[AppendID]func(cluster.ErrorCode){}, map[string]*group{}, true
 }
@@ -175,8 +169,20 @@ func (c *Core) handleTimer(t Timer) {
 }
 
 // maybeForget drops a group that holds nothing any more; one that was stored leaves its tombstone to expireOffsets.
+// Kafka keeps such groups until the next round of expiry.
 func (c *Core) maybeForget(g *group) {
 	if g.state == Empty && g.generation == 0 && !g.hasState() {
+		g.transition(Dead, c.now)
 		delete(c.groups, g.id)
 	}
+}
+
+func (c *Core) stats() Stats {
+	s := Stats{Groups: map[State]int{}}
+	for _, g := range c.groups {
+		s.Groups[g.state]++
+		s.Members += len(g.members)
+		s.Offsets += len(g.offsets)
+	}
+	return s
 }

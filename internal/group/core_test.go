@@ -21,7 +21,7 @@ type script struct {
 	token  Token
 	newIDs int
 	timers map[Timer]Time
-	log    []Record // what was appended, in order
+	log    []Event // what was appended, in order: LoadRecord and TxnEnded
 	hold   bool
 	held   []Append
 	open   map[Token]string // requests not answered yet
@@ -121,7 +121,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) {
 	case "list":
 		s.ask(s.token, "list", List{Token: s.token})
 	case "delete-group":
-		s.ask(s.token, "delete-group", DeleteGroups{s.token, []string{group}})
+		s.ask(s.token, "delete-group", DeleteGroup{s.token, group})
 	case "delete-offsets":
 		s.ask(s.token, "delete-offsets", DeleteOffsets{s.token, group, []cluster.TopicPartition{{Topic: arg("topic")}}})
 	case "topic-deleted":
@@ -192,7 +192,9 @@ func (s *script) apply(e Effect) {
 
 func (s *script) appended(a Append, code cluster.ErrorCode) {
 	if code == cluster.None {
-		s.log = append(s.log, a.Records...)
+		for _, r := range a.Records {
+			s.log = append(s.log, LoadRecord{r.Key, r.Value, a.Txn})
+		}
 	}
 	s.step(Appended{a.ID, code})
 }
@@ -240,7 +242,7 @@ func (s *script) reload(t *testing.T) {
 	s.timers = map[Timer]Time{}
 	s.core = New(s.core.cfg)
 	for _, r := range s.log {
-		s.step(LoadRecord(r))
+		s.step(r)
 	}
 	s.step(Loaded{})
 }
@@ -305,8 +307,6 @@ func show(v any) string {
 		return fmt.Sprintf("%s %s %v", r.State, r.Protocol, ms)
 	case ListResult:
 		return fmt.Sprint(r.Groups)
-	case DeleteGroupsResult:
-		return fmt.Sprint(r.Errs)
 	case DeleteOffsetsResult:
 		return fmt.Sprint(r.Err, r.Errs)
 	}

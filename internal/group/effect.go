@@ -16,6 +16,7 @@ type (
 	Append struct {
 		ID      AppendID
 		Records []Record
+		Txn     *Producer // of a transactional batch; nil for a plain one
 	}
 
 	// StartTimer asks for a TimerFired at a moment; a running timer of the same name is moved.
@@ -108,6 +109,7 @@ type (
 
 	// Description answers Describe. An unknown group is described as Dead.
 	Description struct {
+		Err          cluster.ErrorCode
 		Group        string
 		State        string
 		ProtocolType string
@@ -122,17 +124,24 @@ type (
 	}
 
 	// ListResult answers List, sorted by group.
-	ListResult struct{ Groups []Overview }
+	ListResult struct {
+		Err    cluster.ErrorCode
+		Groups []Overview
+	}
 
 	// Overview is one group of a ListResult.
 	Overview struct{ Group, ProtocolType, State string }
-
-	// DeleteGroupsResult answers DeleteGroups; Errs is parallel to the request's groups.
-	DeleteGroupsResult struct{ Errs []cluster.ErrorCode }
 
 	// DeleteOffsetsResult answers DeleteOffsets; Errs is parallel to the request's partitions.
 	DeleteOffsetsResult struct {
 		Err  cluster.ErrorCode
 		Errs []cluster.ErrorCode
+	}
+
+	// Stats answers CollectStats.
+	Stats struct {
+		Groups  map[State]int
+		Members int
+		Offsets int
 	}
 )

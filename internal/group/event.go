@@ -20,7 +20,16 @@ type Token uint64
 // Event is one thing that happened. Events are plain values.
 type Event interface{ event() }
 
-// Requests. Each is answered by exactly one Reply with its Token.
+// Request is an event that is answered by exactly one Reply with its Token.
+type Request interface {
+	Event
+	// GroupID is the group that the request is about; empty for a List or CollectStats, which are about all.
+	GroupID() string
+	// WithToken gives the request its name.
+	WithToken(Token) Request
+}
+
+// Requests.
 type (
 	// Join asks for membership in the next generation. Answer: JoinResult.
 	Join struct {
@@ -77,6 +86,8 @@ type (
 		InstanceID string
 		Generation int32 // negative for commits from outside the group's protocol
 		Offsets    []CommitOffset
+		// Txn is the producer of a transactional commit: the offsets count once its transaction commits, see TxnEnded.
+		Txn *Producer
 	}
 
 	// FetchOffsets reads committed offsets. Answer: FetchOffsetsResult.
@@ -86,7 +97,8 @@ type (
 		All   bool // every committed partition; Partitions is ignored
 		// Partitions asked for, in order.
 		Partitions []cluster.TopicPartition
-		// RequireStable answers UNSTABLE_OFFSET_COMMIT for partitions with offsets of an open transaction (KIP-447).
+		// RequireStable answers UNSTABLE_OFFSET_COMMIT for partitions with commits that are not decided yet: offsets of an
+		// open transaction (KIP-447), or an append under way.
 		RequireStable bool
 	}
 
@@ -102,10 +114,10 @@ type (
 		States []string // empty for all; compared without case
 	}
 
-	// DeleteGroups removes empty groups with their offsets. Answer: DeleteGroupsResult.
-	DeleteGroups struct {
-		Token  Token
-		Groups []string
+	// DeleteGroup removes an empty group with its offsets. Answer: ErrorResult.
+	DeleteGroup struct {
+		Token Token
+		Group string
 	}
 
 	// DeleteOffsets removes committed offsets (KIP-496). Answer: DeleteOffsetsResult.
@@ -114,11 +126,15 @@ type (
 		Group      string
 		Partitions []cluster.TopicPartition
 	}
+
+	// CollectStats counts what the core holds. Answer: Stats.
+	CollectStats struct{ Token Token }
 )
 
 // Events without an answer.
 type (
-	// PartitionsDeleted says that partitions are gone: their committed offsets go too.
+	// PartitionsDeleted says that partitions are gone: their committed offsets go too. While records are being loaded it
+	// takes effect when that has ended.
 	PartitionsDeleted struct{ Partitions []cluster.TopicPartition }
 
 	// ExpireOffsets removes offsets and groups whose time is over; the runtime feeds it every
@@ -135,7 +151,17 @@ type (
 	}
 
 	// LoadRecord feeds one record of the partition, in log order, before Loaded. An absent value is nil.
-	LoadRecord struct{ Key, Value []byte }
+	LoadRecord struct {
+		Key, Value []byte
+		Txn        *Producer // of a transactional batch: the record counts once TxnEnded says so
+	}
+
+	// TxnEnded says that the marker which ends a producer's transaction is in the partition's log: read from it between
+	// LoadRecord events, or appended now.
+	TxnEnded struct {
+		ProducerID int64
+		Commit     bool
+	}
 
 	// Loaded ends the loading: the groups are served from now on.
 	Loaded struct{}
@@ -154,6 +180,12 @@ type Protocol struct {
 type Assignment struct {
 	MemberID string
 	Data     []byte
+}
+
+// Producer is a transactional producer.
+type Producer struct {
+	ID    int64
+	Epoch int16
 }
 
 // MemberIdentity names a member in a Leave request.
@@ -178,12 +210,14 @@ func (Commit) event()            {}
 func (FetchOffsets) event()      {}
 func (Describe) event()          {}
 func (List) event()              {}
-func (DeleteGroups) event()      {}
+func (DeleteGroup) event()       {}
 func (DeleteOffsets) event()     {}
+func (CollectStats) event()      {}
 func (PartitionsDeleted) event() {}
 func (ExpireOffsets) event()     {}
 func (TimerFired) event()        {}
 func (Appended) event()          {}
 func (LoadRecord) event()        {}
+func (TxnEnded) event()          {}
 func (Loaded) event()            {}
 func (Unload) event()            {}

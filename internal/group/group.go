@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-
-	"klamm/internal/cluster"
 )
 
 // State is a group's state (Kafka: GroupState).
@@ -30,7 +28,7 @@ func (s State) String() string {
 type group struct {
 	id           string
 	state        State
-	stateSince   Time
+	stateSince   Time // negative: unknown, of a group stored by an old broker
 	generation   int32
 	protocolType string
 	protocol     string // chosen for the generation; "" while Empty
@@ -42,17 +40,18 @@ type group struct {
 	pending map[string]Time   // ids given out by MEMBER_ID_REQUIRED -> when they lapse
 
 	// Join phase.
-	joinDeadline    Time // 0 outside of it
-	initialDelayEnd Time // first rebalance of an empty group: no completion before; 0 otherwise
-	initialMaxEnd   Time // the initial delay is not stretched past it
-	newMemberAdded  bool
+	joinDeadline   Time // 0 outside of it
+	initialDelay   bool // first rebalance of an empty group: only the timer ends it
+	initialMaxEnd  Time // the initial delay is not stretched past it
+	newMemberAdded bool
 	// Sync phase.
 	pendingSync  map[string]bool
 	syncDeadline Time
+	storing      bool // the leader's assignment is being appended
+	// subscribed are the topics of the generation's members; nil when they are not known.
+	subscribed map[string]bool
 
-	offsets map[cluster.TopicPartition]offset
-	// inFlight counts appends of offsets that have not been answered, per partition.
-	inFlight map[cluster.TopicPartition]int
+	committed
 }
 
 // member is one member of a group.
@@ -71,7 +70,7 @@ type member struct {
 
 func newGroup(id string, now Time) *group {
 	return &group{id: id, stateSince: now, members: map[string]*member{}, static: map[string]string{}, pending: map[string]Time{},
-		pendingSync: map[string]bool{}, offsets: map[cluster.TopicPartition]offset{}, inFlight: map[cluster.TopicPartition]int{}}
+		pendingSync: map[string]bool{}, committed: newCommitted()}
 }
 
 func (g *group) is(states ...State) bool { return slices.Contains(states, g.state) }
@@ -79,9 +78,6 @@ func (g *group) is(states ...State) bool { return slices.Contains(states, g.stat
 func (g *group) transition(to State, now Time) { g.state, g.stateSince = to, now }
 
 func (g *group) add(m *member) {
-	if len(g.members) == 0 {
-		g.protocolType = ""
-	}
 	g.members[m.id] = m
 	g.order = append(g.order, m.id)
 	if m.instance != "" {
@@ -211,6 +207,4 @@ func (m *member) sameProtocols(ps []Protocol) bool {
 }
 
 // hasState says whether the group is worth keeping: members, ids given out, or offsets.
-func (g *group) hasState() bool {
-	return len(g.members) > 0 || len(g.pending) > 0 || len(g.offsets) > 0 || len(g.inFlight) > 0
-}
+func (g *group) hasState() bool { return len(g.members) > 0 || len(g.pending) > 0 || g.hasOffsets() }

@@ -1,6 +1,10 @@
 package group
 
-import "klamm/internal/cluster"
+import (
+	"slices"
+
+	"klamm/internal/cluster"
+)
 
 func joinError(code cluster.ErrorCode, memberID string) JoinResult {
 	return JoinResult{Err: code, Generation: -1, MemberID: memberID}
@@ -17,10 +21,6 @@ func (c *Core) answerJoin(m *member, r JoinResult) {
 
 // handleJoin follows Kafka's GroupCoordinator.handleJoinGroup.
 func (c *Core) handleJoin(e Join) {
-	if e.Group == "" {
-		c.reply(e.Token, joinError(cluster.InvalidGroupID, e.MemberID))
-		return
-	}
 	if e.SessionTimeoutMs < c.cfg.MinSessionTimeoutMs || e.SessionTimeoutMs > c.cfg.MaxSessionTimeoutMs {
 		c.reply(e.Token, joinError(cluster.InvalidSessionTimeout, e.MemberID))
 		return
@@ -34,41 +34,41 @@ func (c *Core) handleJoin(e Join) {
 		g = newGroup(e.Group, c.now)
 		c.groups[e.Group] = g
 	}
-	if code := c.admit(g, e); code != cluster.None {
-		c.reply(e.Token, joinError(code, e.MemberID))
-		c.maybeForget(g)
-		return
-	}
-	if e.MemberID == "" {
+	switch {
+	case c.isFull(g, e.MemberID):
+		c.turnAway(g, e)
+	case !g.supports(e.ProtocolType, e.Protocols):
+		c.reply(e.Token, joinError(cluster.InconsistentGroupProtocol, e.MemberID))
+	case e.MemberID == "":
 		c.joinNew(g, e)
-	} else {
+	default:
 		c.joinKnown(g, e)
 	}
 	c.maybeCompleteJoin(g)
 	c.maybeForget(g)
 }
 
-// admit checks the group's size and the joiner's protocols.
-func (c *Core) admit(g *group, e Join) cluster.ErrorCode {
-	m := g.members[e.MemberID]
-	full := false
+// isFull reports whether the group has no place for the joiner (Kafka: acceptJoiningMember).
+func (c *Core) isFull(g *group, memberID string) bool {
+	m := g.members[memberID]
 	switch g.state {
 	case PreparingRebalance:
-		// Members known from before count only once they have rejoined: the group may shrink to its limit.
-		full = (m == nil || m.join == nil) && g.awaitingJoin() >= c.cfg.MaxSize
+		// Members known from before count only once they have rejoined: a group above a limit that was lowered sheds those
+		// who come last.
+		return (m == nil || m.join == nil) && g.awaitingJoin() >= c.cfg.MaxSize
 	case CompletingRebalance, Stable:
-		full = m == nil && len(g.members) >= c.cfg.MaxSize
+		return m == nil && len(g.members) >= c.cfg.MaxSize
 	}
-	switch {
-	case full:
-		if m != nil {
-			c.drop(g, m)
-		}
-		return cluster.GroupMaxSizeReached
-	case !g.supports(e.ProtocolType, e.Protocols):
-		return cluster.InconsistentGroupProtocol
+	return false
+}
+
+// turnAway refuses a joiner for whom there is no place; what the group knew of it goes.
+func (c *Core) turnAway(g *group, e Join) {
+	delete(g.pending, e.MemberID)
+	if m := g.members[e.MemberID]; m != nil {
+		c.drop(g, m)
 	}
-	return cluster.None
+	c.reply(e.Token, joinError(cluster.GroupMaxSizeReached, ""))
 }
 
 // joinNew handles a member without an id.
@@ -88,7 +88,7 @@ func (c *Core) joinNew(g *group, e Join) {
 // joinKnown handles a member that brings its id.
 func (c *Core) joinKnown(g *group, e Join) {
 	if _, ok := g.pending[e.MemberID]; ok {
-		if e.InstanceID != "" {
+		if e.InstanceID != "" { // ids are given out ahead to dynamic members only
 			c.reply(e.Token, joinError(cluster.UnknownMemberID, e.MemberID))
 			return
 		}
@@ -108,14 +108,11 @@ func (c *Core) joinKnown(g *group, e Join) {
 		c.rejoin(g, m, e)
 	case g.state == CompletingRebalance:
 		// It did not get the answer to its join: give it again.
-		r := g.joined(m)
-		c.reply(e.Token, r)
-	case g.state == Stable:
+		c.reply(e.Token, g.joined(m))
+	default:
 		r := g.joined(m)
 		r.Members = nil
 		c.reply(e.Token, r)
-	default:
-		c.reply(e.Token, joinError(cluster.UnknownMemberID, e.MemberID))
 	}
 }
 
@@ -169,49 +166,54 @@ func (c *Core) addMember(g *group, e Join, id string) {
 }
 
 func (c *Core) rejoin(g *group, m *member, e Join) {
-	c.answerJoin(m, joinError(cluster.UnknownMemberID, m.id)) // an older join of the same member
-	m.protocols, m.sessionTimeoutMs, m.rebalanceTimeoutMs = e.Protocols, e.SessionTimeoutMs, e.RebalanceTimeoutMs
-	m.clientID, m.clientHost = e.ClientID, e.ClientHost
+	// An older join of the same member: its connection is gone, or the client asks twice and is to ask again. Kafka
+	// leaves such a request without an answer.
+	c.answerJoin(m, joinError(cluster.RebalanceInProgress, m.id))
+	m.update(e)
 	m.join = &e
 	c.maybeRebalance(g)
 }
 
-// replaceStatic gives the place of a static member to a new process of the same instance (KIP-345).
-func (c *Core) replaceStatic(g *group, old *member, e Join) {
-	wasLeader := g.leader == old.id
-	before := *old
-	c.answerJoin(old, joinError(cluster.FencedInstanceID, old.id))
-	c.answerSync(old, SyncResult{Err: cluster.FencedInstanceID})
-	m := &before
-	m.id, m.join, m.sync = e.NewMemberID, nil, nil
-	previous := *old
-	c.rename(g, old, m)
-	oldProtocols := m.protocols
+// update takes over what a join says of its member.
+func (m *member) update(e Join) {
 	m.protocols, m.sessionTimeoutMs, m.rebalanceTimeoutMs = e.Protocols, e.SessionTimeoutMs, e.RebalanceTimeoutMs
 	m.clientID, m.clientHost = e.ClientID, e.ClientHost
+}
+
+// replaceStatic gives the place of a static member to a new process of the same instance (KIP-345).
+func (c *Core) replaceStatic(g *group, m *member, e Join) {
+	c.answerJoin(m, joinError(cluster.FencedInstanceID, m.id))
+	c.answerSync(m, SyncResult{Err: cluster.FencedInstanceID})
+	before, wasLeader := *m, g.leader == m.id
+	c.rename(g, m, e.NewMemberID)
+	m.update(e)
 	c.keepAlive(g, m, m.sessionTimeoutMs)
 	if g.state != Stable || g.selectProtocol() != g.protocol {
+		// In CompletingRebalance the leader may assign to the old id, and the new one would get nothing: begin anew.
 		m.join = &e
 		c.maybeRebalance(g)
 		return
 	}
-	// The generation stands: only the new id is stored, and the old one goes back if that fails.
+	// The generation stands: only the new id is stored, and the old one comes back if that fails.
 	generation := g.generation
-	c.append([]Record{groupRecord(g, c.now, g.assignments())}, func(code cluster.ErrorCode) {
-		if code != cluster.None && g.members[m.id] == m {
-			m.protocols = oldProtocols
-			restored := previous
-			restored.join, restored.sync = nil, nil
-			c.rename(g, m, &restored)
-			c.keepAlive(g, &restored, restored.sessionTimeoutMs)
-			c.reply(e.Token, joinError(groupAppendError(code), e.NewMemberID))
-			return
-		}
-		if g.members[m.id] != m || g.generation != generation {
+	c.append([]Record{groupRecord(g, g.assignments())}, func(code cluster.ErrorCode) {
+		current := g.state != Dead && g.members[e.NewMemberID] == m
+		switch {
+		case code != cluster.None:
+			if current {
+				c.rename(g, m, before.id)
+				m.protocols, m.sessionTimeoutMs, m.rebalanceTimeoutMs = before.protocols, before.sessionTimeoutMs, before.rebalanceTimeoutMs
+				m.clientID, m.clientHost = before.clientID, before.clientHost
+				c.keepAlive(g, m, m.sessionTimeoutMs)
+			}
+			c.reply(e.Token, joinError(groupAppendError(code), ""))
+		case g.static[e.InstanceID] != e.NewMemberID && g.static[e.InstanceID] != "":
+			c.reply(e.Token, joinError(cluster.FencedInstanceID, e.NewMemberID))
+		case !current || g.generation != generation:
 			c.reply(e.Token, joinError(cluster.UnknownMemberID, e.NewMemberID))
-			return
+		default:
+			c.reply(e.Token, g.staticReturned(m, wasLeader, before.id, e.SupportsSkippingAssignment))
 		}
-		c.reply(e.Token, g.staticReturned(m, wasLeader, previous.id, e.SupportsSkippingAssignment))
 	})
 }
 
@@ -228,22 +230,21 @@ func (g *group) staticReturned(m *member, wasLeader bool, oldID string, canSkip 
 	return r
 }
 
-// rename puts a member in the place of another, keeping order and leadership.
-func (c *Core) rename(g *group, old, m *member) {
-	delete(g.members, old.id)
-	g.members[m.id] = m
-	for i, id := range g.order {
-		if id == old.id {
-			g.order[i] = m.id
-		}
+// rename gives a static member another id; it keeps its place and its leadership.
+func (c *Core) rename(g *group, m *member, id string) {
+	old := m.id
+	delete(g.members, old)
+	m.id = id
+	m.deadline = 0 // the timer that runs has the old name
+	g.members[id] = m
+	g.order[slices.Index(g.order, old)] = id
+	if g.leader == old {
+		g.leader = id
 	}
-	if g.leader == old.id {
-		g.leader = m.id
-	}
-	g.static[m.instance] = m.id
-	if g.pendingSync[old.id] {
-		delete(g.pendingSync, old.id)
-		g.pendingSync[m.id] = true
+	g.static[m.instance] = id
+	if g.pendingSync[old] {
+		delete(g.pendingSync, old)
+		g.pendingSync[id] = true
 	}
 }
 
@@ -256,14 +257,12 @@ func (c *Core) maybeRebalance(g *group) {
 		c.failSyncs(g, cluster.RebalanceInProgress)
 	}
 	c.endSyncPhase(g)
-	g.initialDelayEnd, g.initialMaxEnd, g.newMemberAdded = 0, 0, false
-	if g.state == Empty {
-		delay := min(c.cfg.InitialRebalanceMs, g.rebalanceTimeout())
-		g.initialDelayEnd = c.now + Time(delay)
-		g.initialMaxEnd = c.now + Time(max(g.rebalanceTimeout(), delay))
-		g.joinDeadline = g.initialDelayEnd
-	} else {
-		g.joinDeadline = c.now + Time(g.rebalanceTimeout())
+	g.newMemberAdded = false
+	g.initialDelay = g.state == Empty
+	g.joinDeadline = c.now + Time(g.rebalanceTimeout())
+	if g.initialDelay {
+		g.initialMaxEnd = g.joinDeadline
+		g.joinDeadline = c.now + Time(c.cfg.InitialRebalanceMs)
 	}
 	g.transition(PreparingRebalance, c.now)
 	c.startTimer(Timer{TimerJoin, g.id, ""}, g.joinDeadline)
@@ -271,26 +270,21 @@ func (c *Core) maybeRebalance(g *group) {
 
 // maybeCompleteJoin ends the join phase once every member is back; a new group waits out its initial delay.
 func (c *Core) maybeCompleteJoin(g *group) {
-	if g.state != PreparingRebalance || g.initialDelayEnd > c.now || !g.allJoined() {
-		return
+	if g.state == PreparingRebalance && !g.initialDelay && g.allJoined() {
+		c.completeJoin(g)
 	}
-	c.completeJoin(g)
 }
 
 func (c *Core) joinTimer(g *group) {
 	if g.state != PreparingRebalance || c.now < g.joinDeadline {
 		return
 	}
-	if g.initialDelayEnd != 0 {
+	if left := g.initialMaxEnd - c.now; g.initialDelay && g.newMemberAdded && left > 0 {
 		// More members came in: wait another delay, but not past the rebalance timeout.
-		if left := g.initialMaxEnd - c.now; g.newMemberAdded && left > 0 {
-			g.newMemberAdded = false
-			g.initialDelayEnd = c.now + min(Time(c.cfg.InitialRebalanceMs), left)
-			g.joinDeadline = g.initialDelayEnd
-			c.startTimer(Timer{TimerJoin, g.id, ""}, g.joinDeadline)
-			return
-		}
-		g.initialDelayEnd = 0
+		g.newMemberAdded = false
+		g.joinDeadline = c.now + min(Time(c.cfg.InitialRebalanceMs), left)
+		c.startTimer(Timer{TimerJoin, g.id, ""}, g.joinDeadline)
+		return
 	}
 	c.completeJoin(g)
 }
@@ -302,21 +296,24 @@ func (c *Core) completeJoin(g *group) {
 			g.remove(m)
 		}
 	}
+	g.initialDelay = false
 	if len(g.members) > 0 && !g.electJoinedLeader() {
 		// Only static members are left and none has rejoined: give them another rebalance timeout.
 		g.joinDeadline = c.now + Time(g.rebalanceTimeout())
 		c.startTimer(Timer{TimerJoin, g.id, ""}, g.joinDeadline)
 		return
 	}
-	g.joinDeadline, g.initialDelayEnd = 0, 0
+	g.joinDeadline = 0
 	g.generation++
 	if len(g.members) == 0 {
-		g.protocol, g.leader = "", ""
+		g.protocol, g.leader, g.subscribed = "", "", map[string]bool{}
 		g.transition(Empty, c.now)
-		c.append([]Record{groupRecord(g, c.now, nil)}, func(cluster.ErrorCode) {})
+		// A failure does no harm: the generation before becomes valid again at the next load, and its members time out.
+		c.append([]Record{groupRecord(g, nil)}, func(cluster.ErrorCode) {})
 		return
 	}
 	g.protocol = g.selectProtocol()
+	g.subscribed = g.subscribedTopics()
 	g.transition(CompletingRebalance, c.now)
 	for _, m := range g.inOrder() {
 		m.isNew = false

@@ -57,9 +57,6 @@ func (c *Core) drop(g *group, m *member) {
 
 func (c *Core) heartbeat(e Heartbeat) cluster.ErrorCode {
 	g := c.groups[e.Group]
-	if e.Group == "" {
-		return cluster.InvalidGroupID
-	}
 	if g == nil {
 		return cluster.UnknownMemberID
 	}
@@ -77,12 +74,9 @@ func (c *Core) heartbeat(e Heartbeat) cluster.ErrorCode {
 func (c *Core) handleLeave(e Leave) {
 	r := LeaveResult{Members: make([]cluster.ErrorCode, len(e.Members))}
 	g := c.groups[e.Group]
-	switch {
-	case e.Group == "":
-		r.Err = cluster.InvalidGroupID
-	case g == nil:
+	if g == nil {
 		r.Members = repeat(cluster.UnknownMemberID, len(e.Members))
-	default:
+	} else {
 		for i, who := range e.Members {
 			r.Members[i] = c.leave(g, who)
 		}
@@ -99,9 +93,6 @@ func (c *Core) leave(g *group, who MemberIdentity) cluster.ErrorCode {
 		who.MemberID = g.static[who.InstanceID]
 	}
 	if _, ok := g.pending[who.MemberID]; ok {
-		if who.InstanceID != "" {
-			return cluster.UnknownMemberID
-		}
 		delete(g.pending, who.MemberID)
 		c.maybeCompleteJoin(g)
 		return cluster.None

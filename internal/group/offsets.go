@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"unicode/utf16"
 
 	"klamm/internal/cluster"
 )
@@ -15,17 +16,104 @@ type offset struct {
 	metadata    string
 	committed   Time
 	expires     Time // negative: by the group's retention
+	// order is the place of its record in the log, relative to others: an append that is acknowledged late must not
+	// replace what was written after it.
+	order AppendID
+}
+
+// committed holds a group's offsets.
+type committed struct {
+	offsets map[cluster.TopicPartition]offset
+	// inFlight counts appends of offsets that have not been answered, per partition.
+	inFlight map[cluster.TopicPartition]int
+	// removed notes, for partitions with appends in flight, up to which append they were taken back by a tombstone.
+	removed map[cluster.TopicPartition]AppendID
+	// txn holds offsets of transactions that have not ended, per producer id.
+	txn map[int64]map[cluster.TopicPartition]offset
+}
+
+func newCommitted() committed {
+	return committed{offsets: map[cluster.TopicPartition]offset{}, inFlight: map[cluster.TopicPartition]int{},
+		removed: map[cluster.TopicPartition]AppendID{}, txn: map[int64]map[cluster.TopicPartition]offset{}}
+}
+
+// hasOffsets counts those to come, too.
+func (o *committed) hasOffsets() bool {
+	return len(o.offsets) > 0 || len(o.inFlight) > 0 || len(o.txn) > 0
+}
+
+// undecided reports whether a commit for the partition is under way.
+func (o *committed) undecided(tp cluster.TopicPartition) bool {
+	if o.inFlight[tp] > 0 {
+		return true
+	}
+	for _, pending := range o.txn {
+		if _, ok := pending[tp]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// put stores an offset unless a later one is there.
+func (o *committed) put(tp cluster.TopicPartition, v offset) {
+	if old, ok := o.offsets[tp]; !ok || old.order <= v.order {
+		o.offsets[tp] = v
+	}
+}
+
+// stage notes an offset of an open transaction.
+func (o *committed) stage(producer int64, tp cluster.TopicPartition, v offset) {
+	if o.txn[producer] == nil {
+		o.txn[producer] = map[cluster.TopicPartition]offset{}
+	}
+	o.txn[producer][tp] = v
+}
+
+// unstage takes it back.
+func (o *committed) unstage(producer int64, tp cluster.TopicPartition) {
+	delete(o.txn[producer], tp)
+	if len(o.txn[producer]) == 0 {
+		delete(o.txn, producer)
+	}
+}
+
+// forget drops everything about a partition and reports whether the log has, or may come to have, a record of it.
+// The last append so far is before the tombstone that takes it back.
+func (o *committed) forget(tp cluster.TopicPartition, last AppendID) bool {
+	_, stored := o.offsets[tp]
+	delete(o.offsets, tp)
+	for producer := range o.txn {
+		o.unstage(producer, tp)
+	}
+	if o.inFlight[tp] > 0 {
+		o.removed[tp] = last
+		return true
+	}
+	return stored
+}
+
+// partitions are those with a record in the log, or one on its way there, sorted.
+func (o *committed) partitions() []cluster.TopicPartition {
+	all := map[cluster.TopicPartition]bool{}
+	for tp := range o.offsets {
+		all[tp] = true
+	}
+	for tp := range o.inFlight {
+		all[tp] = true
+	}
+	return slices.SortedFunc(maps.Keys(all), cluster.TopicPartition.Compare)
 }
 
 func commitError(e Commit, code cluster.ErrorCode) CommitResult {
 	return CommitResult{repeat(code, len(e.Offsets))}
 }
 
-// handleCommit follows Kafka's GroupCoordinator.doCommitOffsets.
+// handleCommit follows Kafka's GroupCoordinator.doCommitOffsets and doTxnCommitOffsets.
 func (c *Core) handleCommit(e Commit) {
 	g := c.groups[e.Group]
 	if g == nil {
-		if e.Generation >= 0 {
+		if e.Generation >= 0 && e.Txn == nil {
 			c.reply(e.Token, commitError(e, cluster.IllegalGeneration))
 			return
 		}
@@ -35,46 +123,69 @@ func (c *Core) handleCommit(e Commit) {
 	}
 	if code := c.mayCommit(g, e); code != cluster.None {
 		c.reply(e.Token, commitError(e, code))
+		c.maybeForget(g)
 		return
 	}
 	errs := make([]cluster.ErrorCode, len(e.Offsets))
 	var records []Record
-	var written []int
+	written := map[int]offset{} // by position in the request
+	id := c.nextAppend + 1
 	for i, o := range e.Offsets {
-		if len(o.Metadata) > c.cfg.OffsetMetadataMax {
+		if javaLength(o.Metadata) > c.cfg.OffsetMetadataMax {
 			errs[i] = cluster.OffsetMetadataTooLarge
 			continue
 		}
-		written = append(written, i)
-		records = append(records, offsetRecord(e.Group, o.TopicPartition, c.toStore(o)))
+		v := c.toStore(o, id)
+		written[i] = v
+		records = append(records, offsetRecord(e.Group, o.TopicPartition, v))
 		g.inFlight[o.TopicPartition]++
+		if e.Txn != nil {
+			g.stage(e.Txn.ID, o.TopicPartition, v)
+		}
 	}
 	if len(records) == 0 {
 		c.reply(e.Token, CommitResult{errs})
 		c.maybeForget(g)
 		return
 	}
-	stored := make([]offset, len(written))
-	for n, i := range written {
-		stored[n] = c.toStore(e.Offsets[i])
-	}
-	c.append(records, func(code cluster.ErrorCode) {
-		for n, i := range written {
-			tp := e.Offsets[i].TopicPartition
-			if g.inFlight[tp]--; g.inFlight[tp] == 0 {
-				delete(g.inFlight, tp)
-			}
+	c.appendTxn(e.Txn, records, func(code cluster.ErrorCode) {
+		for _, i := range sortedKeys(written) {
 			errs[i] = commitAppendError(code)
-			if code == cluster.None && g.state != Dead {
-				g.offsets[tp] = stored[n]
-			}
+			c.settle(g, e.Offsets[i].TopicPartition, written[i], e.Txn, code)
 		}
 		c.reply(e.Token, CommitResult{errs})
+		if g.state != Dead {
+			c.maybeForget(g)
+		}
 	})
 }
 
-func (c *Core) toStore(o CommitOffset) offset {
-	s := offset{offset: o.Offset, leaderEpoch: o.LeaderEpoch, metadata: o.Metadata, committed: c.now, expires: -1}
+// settle takes note of the outcome of an offset's append.
+func (c *Core) settle(g *group, tp cluster.TopicPartition, v offset, txn *Producer, code cluster.ErrorCode) {
+	takenBack := v.order <= g.removed[tp]
+	if g.inFlight[tp]--; g.inFlight[tp] == 0 {
+		delete(g.inFlight, tp)
+		delete(g.removed, tp)
+	}
+	switch {
+	case g.state == Dead || takenBack:
+	case txn == nil && code == cluster.None:
+		g.put(tp, v)
+	case txn != nil && code != cluster.None && g.txn[txn.ID][tp] == v:
+		g.unstage(txn.ID, tp)
+	}
+}
+
+// javaLength is what Kafka compares with offset.metadata.max.bytes: UTF-16 units.
+func javaLength(s string) (n int) {
+	for _, r := range s {
+		n += utf16.RuneLen(r)
+	}
+	return n
+}
+
+func (c *Core) toStore(o CommitOffset, order AppendID) offset {
+	s := offset{offset: o.Offset, leaderEpoch: o.LeaderEpoch, metadata: o.Metadata, committed: c.now, expires: -1, order: order}
 	if o.CommitTimestamp >= 0 {
 		s.committed = Time(o.CommitTimestamp)
 	}
@@ -86,13 +197,13 @@ func (c *Core) toStore(o CommitOffset) offset {
 
 // mayCommit checks who commits (Kafka: validateOffsetCommit).
 func (c *Core) mayCommit(g *group, e Commit) cluster.ErrorCode {
-	outside := e.Generation < 0 && e.MemberID == "" && e.InstanceID == ""
 	switch {
-	case g.state == Dead:
-		return cluster.CoordinatorNotAvailable
-	case outside && g.state == Empty:
+	case e.Generation < 0 && g.state == Empty:
+		// From outside of the group's protocol: an operator, or a consumer that assigns its partitions itself.
 		return cluster.None
-	case outside:
+	case e.Generation < 0 && e.MemberID == "" && e.InstanceID == "" && e.Txn != nil:
+		return cluster.None // producers before TxnOffsetCommit v3 do not say for which member they commit
+	case e.Generation < 0 && e.MemberID == "" && e.InstanceID == "":
 		// Somebody who is no member must not move the offsets of members that are alive.
 		return cluster.UnknownMemberID
 	}
@@ -102,12 +213,33 @@ func (c *Core) mayCommit(g *group, e Commit) cluster.ErrorCode {
 		return code
 	case e.Generation != g.generation:
 		return cluster.IllegalGeneration
-	}
-	c.keepAlive(g, m, m.sessionTimeoutMs)
-	if g.state == CompletingRebalance {
+	case e.Txn != nil:
+		return cluster.None
+	case g.state == CompletingRebalance:
 		return cluster.RebalanceInProgress
 	}
+	c.keepAlive(g, m, m.sessionTimeoutMs)
 	return cluster.None
+}
+
+// endTxn makes the offsets of a transaction count, or forgets them (Kafka: handleTxnCompletion).
+func (c *Core) endTxn(e TxnEnded) {
+	for _, id := range sortedKeys(c.groups) {
+		g := c.groups[id]
+		pending, ok := g.txn[e.ProducerID]
+		if !ok {
+			continue
+		}
+		delete(g.txn, e.ProducerID)
+		if e.Commit {
+			for tp, v := range pending {
+				g.put(tp, v)
+			}
+		}
+		if !c.loading {
+			c.maybeForget(g)
+		}
+	}
 }
 
 func (c *Core) fetchOffsets(e FetchOffsets) FetchOffsetsResult {
@@ -119,10 +251,14 @@ func (c *Core) fetchOffsets(e FetchOffsets) FetchOffsetsResult {
 			parts = slices.SortedFunc(maps.Keys(g.offsets), cluster.TopicPartition.Compare)
 		}
 	}
-	var r FetchOffsetsResult
+	r := FetchOffsetsResult{Offsets: make([]FetchedOffset, 0, len(parts))}
 	for _, tp := range parts {
 		f := FetchedOffset{TopicPartition: tp, Offset: -1, LeaderEpoch: -1}
-		if g != nil {
+		switch {
+		case g == nil:
+		case e.RequireStable && g.undecided(tp):
+			f.Err = cluster.UnstableOffsetCommit
+		default:
 			if o, ok := g.offsets[tp]; ok {
 				f.Offset, f.LeaderEpoch, f.Metadata = o.offset, o.leaderEpoch, o.metadata
 			}
@@ -132,14 +268,13 @@ func (c *Core) fetchOffsets(e FetchOffsets) FetchOffsetsResult {
 	return r
 }
 
-// handlePartitionsDeleted forgets the offsets of partitions that are gone and writes their tombstones.
-func (c *Core) handlePartitionsDeleted(e PartitionsDeleted) {
+// removePartitions forgets the offsets of partitions that are gone and writes their tombstones.
+func (c *Core) removePartitions(gone []cluster.TopicPartition) {
 	var records []Record
 	for _, id := range sortedKeys(c.groups) {
 		g := c.groups[id]
-		for _, tp := range e.Partitions {
-			if _, ok := g.offsets[tp]; ok {
-				delete(g.offsets, tp)
+		for _, tp := range gone {
+			if g.forget(tp, c.nextAppend) {
 				records = append(records, offsetTombstone(id, tp))
 			}
 		}
@@ -148,74 +283,7 @@ func (c *Core) handlePartitionsDeleted(e PartitionsDeleted) {
 	c.appendAll(records)
 }
 
-// expireOffsets follows KIP-211: a group with members keeps the offsets of what it subscribes to, an empty one keeps
-// all for the retention after it became empty, offsets without a group for the retention after their commit.
-func (c *Core) expireOffsets() {
-	var records []Record
-	for _, id := range sortedKeys(c.groups) {
-		g := c.groups[id]
-		for _, tp := range c.expired(g) {
-			delete(g.offsets, tp)
-			records = append(records, offsetTombstone(id, tp))
-		}
-		records = append(records, c.maybeEnd(g)...)
-	}
-	c.appendAll(records)
-}
-
-func (c *Core) expired(g *group) (tps []cluster.TopicPartition) {
-	keep := map[string]bool{}
-	sinceEmpty := false
-	switch {
-	case g.protocolType != "" && g.state == Empty:
-		sinceEmpty = true
-	case g.protocolType == "consumer" && g.state == Stable:
-		topics, ok := g.subscribedTopics()
-		if !ok {
-			return nil
-		}
-		keep = topics
-	case g.protocolType != "":
-		return nil
-	}
-	for tp, o := range g.offsets {
-		base := o.committed
-		if sinceEmpty {
-			base = g.stateSince
-		}
-		over := c.now-base >= Time(c.cfg.OffsetsRetentionMs)
-		if o.expires >= 0 {
-			over = c.now >= o.expires
-		}
-		if over && !keep[tp.Topic] && g.inFlight[tp] == 0 {
-			tps = append(tps, tp)
-		}
-	}
-	slices.SortFunc(tps, cluster.TopicPartition.Compare)
-	return tps
-}
-
-// maybeEnd takes an empty group without offsets out; its stored metadata gets a tombstone.
-func (c *Core) maybeEnd(g *group) []Record {
-	if g.state != Empty || g.hasState() {
-		return nil
-	}
-	g.transition(Dead, c.now)
-	delete(c.groups, g.id)
-	if g.generation == 0 && g.protocolType == "" {
-		return nil
-	}
-	return []Record{groupTombstone(g.id)}
-}
-
-// appendAll writes tombstones in batches of a bounded size. Losing them is harmless: they are written again when the
-// records are loaded and expire once more.
-func (c *Core) appendAll(records []Record) {
-	for batch := range slices.Chunk(records, 1000) {
-		c.append(batch, func(cluster.ErrorCode) {})
-	}
-}
-
+// sortedKeys makes walks over maps the same in every run.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 func repeat(code cluster.ErrorCode, n int) []cluster.ErrorCode {

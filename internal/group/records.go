@@ -40,7 +40,7 @@ func groupKey(group string) []byte {
 func groupTombstone(group string) Record { return Record{Key: groupKey(group)} }
 
 // groupRecord is the group as it is now, with the given assignments.
-func groupRecord(g *group, now Time, assignments map[string][]byte) Record {
+func groupRecord(g *group, assignments map[string][]byte) Record {
 	v := kmsg.NewGroupMetadataValue()
 	v.Version, v.ProtocolType, v.Generation = 3, g.protocolType, g.generation
 	v.CurrentStateTimestamp = int64(g.stateSince)
@@ -85,7 +85,11 @@ func (c *Core) loadOffset(r LoadRecord) {
 	tp := cluster.TopicPartition{Topic: k.Topic, Partition: k.Partition}
 	g := c.groups[k.Group]
 	if r.Value == nil {
-		if g != nil {
+		switch {
+		case g == nil:
+		case r.Txn != nil:
+			g.unstage(r.Txn.ID, tp)
+		default:
 			delete(g.offsets, tp)
 		}
 		return
@@ -98,14 +102,19 @@ func (c *Core) loadOffset(r LoadRecord) {
 		g = newGroup(k.Group, c.now)
 		c.groups[k.Group] = g
 	}
-	o := offset{offset: v.Offset, leaderEpoch: v.LeaderEpoch, metadata: v.Metadata, committed: Time(v.CommitTimestamp), expires: -1}
+	c.nextAppend++
+	o := offset{offset: v.Offset, leaderEpoch: v.LeaderEpoch, metadata: v.Metadata, committed: Time(v.CommitTimestamp), expires: -1, order: c.nextAppend}
 	if v.Version < 3 {
 		o.leaderEpoch = -1
 	}
 	if v.Version == 1 && v.ExpireTimestamp >= 0 {
 		o.expires = Time(v.ExpireTimestamp)
 	}
-	g.offsets[tp] = o
+	if r.Txn != nil {
+		g.stage(r.Txn.ID, tp, o)
+	} else {
+		g.put(tp, o)
+	}
 }
 
 func (c *Core) loadGroup(r LoadRecord) {
@@ -113,38 +122,26 @@ func (c *Core) loadGroup(r LoadRecord) {
 	if err := k.ReadFrom(r.Key); err != nil {
 		return
 	}
-	var offsets map[cluster.TopicPartition]offset
-	if g := c.groups[k.Group]; g != nil {
-		offsets = g.offsets
-	}
-	if r.Value == nil {
-		delete(c.groups, k.Group)
-		if len(offsets) > 0 {
-			g := newGroup(k.Group, c.now)
-			g.offsets = offsets
-			c.groups[k.Group] = g
-		}
-		return
-	}
-	v := kmsg.NewGroupMetadataValue()
-	if err := v.ReadFrom(r.Value); err != nil {
-		return
-	}
 	g := newGroup(k.Group, c.now)
-	if offsets != nil {
-		g.offsets = offsets
+	if old := c.groups[k.Group]; old != nil {
+		g.committed = old.committed // offsets have records of their own
 	}
-	g.restore(&v, c.now)
+	if r.Value != nil {
+		v := kmsg.NewGroupMetadataValue()
+		if err := v.ReadFrom(r.Value); err != nil {
+			return
+		}
+		g.restore(&v)
+	}
 	c.groups[k.Group] = g
 }
 
 // restore rebuilds a stored group: members make it Stable, none make it Empty.
-func (g *group) restore(v *kmsg.GroupMetadataValue, now Time) {
+func (g *group) restore(v *kmsg.GroupMetadataValue) {
 	g.generation, g.protocolType = v.Generation, v.ProtocolType
 	if v.Protocol != nil {
 		g.protocol = *v.Protocol
 	}
-	protocolType := g.protocolType
 	for _, mv := range v.Members {
 		m := &member{id: mv.MemberID, clientID: mv.ClientID, clientHost: mv.ClientHost, sessionTimeoutMs: int64(mv.SessionTimeoutMillis),
 			rebalanceTimeoutMs: int64(mv.RebalanceTimeoutMillis), assignment: mv.Assignment,
@@ -157,17 +154,17 @@ func (g *group) restore(v *kmsg.GroupMetadataValue, now Time) {
 		}
 		g.add(m)
 	}
-	g.protocolType = protocolType
 	if v.Leader != nil && g.members[*v.Leader] != nil {
 		g.leader = *v.Leader
 	}
 	if len(g.members) > 0 {
 		g.state = Stable
 	}
-	g.stateSince = now
-	if v.Version >= 2 && v.CurrentStateTimestamp >= 0 {
+	g.stateSince = -1
+	if v.Version >= 2 {
 		g.stateSince = Time(v.CurrentStateTimestamp)
 	}
+	g.subscribed = g.subscribedTopics()
 }
 
 // finishLoading begins the service: members get a session's time to be heard of.
@@ -178,26 +175,54 @@ func (c *Core) finishLoading() {
 		for _, m := range g.inOrder() {
 			c.keepAlive(g, m, m.sessionTimeoutMs)
 		}
+		if len(g.members) > c.cfg.MaxSize {
+			c.maybeRebalance(g) // the limit was lowered: all rejoin, and those who come last find no place
+		}
+		c.maybeForget(g)
+	}
+	if c.deleted != nil {
+		c.removePartitions(c.deleted)
+		c.deleted = nil
 	}
 }
 
-// subscribedTopics are what the members of a consumer group subscribe to; false when a member's metadata is not the
-// consumer protocol's.
-func (g *group) subscribedTopics() (map[string]bool, bool) {
+// consumerProtocol is the protocol type whose metadata the coordinator can read (Kafka: ConsumerProtocol.PROTOCOL_TYPE).
+const consumerProtocol = "consumer"
+
+// subscribedTopics are what the members of a consumer group subscribe to; nil when that is not known.
+func (g *group) subscribedTopics() map[string]bool {
+	if g.protocolType != consumerProtocol || g.protocol == "" && len(g.members) > 0 {
+		return nil
+	}
 	topics := map[string]bool{}
 	for _, m := range g.members {
-		if g.protocol == "" {
-			return nil, false
-		}
-		md := kmsg.NewConsumerMemberMetadata()
-		if err := md.ReadFrom(m.metadata(g.protocol)); err != nil {
-			return nil, false
-		}
-		for _, t := range md.Topics {
-			topics[t] = true
+		if !addSubscription(topics, m.metadata(g.protocol)) {
+			return nil
 		}
 	}
-	return topics, true
+	return topics
+}
+
+// addSubscription reads a member's topics. Every version of the consumer protocol begins as version 0 does, and clients
+// are known whose later fields are not as they should be: no more than the topics is read.
+func addSubscription(topics map[string]bool, metadata []byte) bool {
+	if len(metadata) < 6 {
+		return false
+	}
+	n := int32(binary.BigEndian.Uint32(metadata[2:]))
+	rest := metadata[6:]
+	for ; n > 0; n-- {
+		if len(rest) < 2 {
+			return false
+		}
+		size := int(int16(binary.BigEndian.Uint16(rest)))
+		if size < 0 || len(rest) < 2+size {
+			return false
+		}
+		topics[string(rest[2:2+size])] = true
+		rest = rest[2+size:]
+	}
+	return true
 }
 
 // groupAppendError tells a member what a failed append of its group means (Kafka: GroupMetadataManager.storeGroup).

@@ -14,10 +14,6 @@ func (c *Core) answerSync(m *member, r SyncResult) {
 // handleSync follows Kafka's GroupCoordinator.doSyncGroup.
 func (c *Core) handleSync(e Sync) {
 	g := c.groups[e.Group]
-	if e.Group == "" {
-		c.reply(e.Token, SyncResult{Err: cluster.InvalidGroupID})
-		return
-	}
 	if g == nil {
 		c.reply(e.Token, SyncResult{Err: cluster.UnknownMemberID})
 		return
@@ -40,9 +36,9 @@ func (c *Core) handleSync(e Sync) {
 		c.reply(e.Token, g.synced(m))
 		return
 	}
-	c.answerSync(m, SyncResult{Err: cluster.UnknownMemberID}) // an older sync of the same member
+	c.answerSync(m, SyncResult{Err: cluster.RebalanceInProgress}) // an older sync of the same member
 	m.sync = &e
-	if m.id == g.leader {
+	if m.id == g.leader && !g.storing { // a leader that asks again waits for what it brought before
 		c.storeAssignment(g, e)
 	}
 }
@@ -81,10 +77,12 @@ func (c *Core) storeAssignment(g *group, e Sync) {
 		given[a.MemberID] = a.Data
 	}
 	generation := g.generation
-	c.append([]Record{groupRecord(g, c.now, given)}, func(code cluster.ErrorCode) {
+	g.storing = true
+	c.append([]Record{groupRecord(g, given)}, func(code cluster.ErrorCode) {
 		if g.state != CompletingRebalance || g.generation != generation {
 			return // another rebalance has begun and answered the waiting syncs
 		}
+		g.storing = false
 		if code != cluster.None {
 			c.failSyncs(g, groupAppendError(code))
 			c.maybeRebalance(g)
@@ -114,7 +112,7 @@ func (c *Core) failSyncs(g *group, code cluster.ErrorCode) {
 
 func (c *Core) endSyncPhase(g *group) {
 	clear(g.pendingSync)
-	g.syncDeadline = 0
+	g.syncDeadline, g.storing = 0, false
 }
 
 // syncTimer takes out members that joined a generation and never asked for its assignment (KAFKA-10284's family).

@@ -34,6 +34,7 @@ func (k kafkaCollector) Collect(ch chan<- prometheus.Metric) {
 	e.controller(k.b.driver.Metrics())
 	e.replicas(k.b.replicas.Metrics())
 	e.topics(k.b.replicas.TopicMetrics(topicsInMetrics))
+	e.groups(k.b.groups)
 	e.network(k.b)
 	pending, failing := 0, 0
 	for _, p := range k.b.logs.PendingDeletes() {

@@ -23,6 +23,7 @@ import (
 	"klamm/internal/coord"
 	"klamm/internal/coord/etcdstore"
 	"klamm/internal/coord/notify"
+	"klamm/internal/group/coordinator"
 	"klamm/internal/metadata"
 	"klamm/internal/replica"
 	"klamm/internal/wire"
@@ -60,6 +61,7 @@ type broker struct {
 	logs        *commitlog.Manager
 	channel     *api.ControllerChannel
 	replicas    *replica.Manager
+	groups      *coordinator.Coordinator
 	dirFailures *dirFailures
 	driver      *driver.Driver
 	handlers    *api.Handlers
@@ -156,6 +158,7 @@ func (b *broker) buildBroker(context.Context) error {
 	if b.replicas, err = replica.New(b.replicaOptions(dial)); err != nil {
 		return fmt.Errorf("build replica manager: %w", err)
 	}
+	b.groups = coordinator.New(coordinator.Options{Log: b.log, Config: b.dynamic, Cache: b.cache, Replicas: b.replicas})
 	if b.driver, err = driver.New(b.driverOptions(dial)); err != nil {
 		return fmt.Errorf("build controller: %w", err)
 	}
@@ -163,7 +166,7 @@ func (b *broker) buildBroker(context.Context) error {
 	b.handlers = api.New(api.Deps{
 		Log: b.log, BrokerID: c.ID, ClusterID: b.clusterID, BrokerEpoch: b.reg.epoch,
 		Table: b.table, Config: b.dynamic, Cache: b.cache, Store: b.store,
-		Replicas: b.replicas, Controller: b.driver, Link: b.channel,
+		Replicas: b.replicas, Groups: b.groups, Controller: b.driver, Link: b.channel,
 	})
 	changes := &notify.Consumer{Root: coord.ConfigChangesPath, Log: b.log,
 		Handle: b.handlers.HandleConfigChange, OnStart: b.handlers.LoadAllConfigs}
@@ -195,7 +198,11 @@ func (b *broker) replicaOptions(dial dialFunc) replica.Options {
 			}
 			return dial(ctx, hostPort(e.Host, e.Port))
 		},
-		Hooks: replica.Hooks{LogDirFailed: b.dirFailures.report},
+		Hooks: replica.Hooks{
+			LeadershipChanged: func(elected, resigned []replica.PartitionEpoch) { b.groups.LeadershipChanged(elected, resigned) },
+			PartitionsRemoved: func(tps []cluster.TopicPartition) { b.groups.PartitionsRemoved(tps) },
+			LogDirFailed:      b.dirFailures.report,
+		},
 	}
 }
 
@@ -224,6 +231,7 @@ func (b *broker) serve(context.Context) error {
 	}
 	b.server = server
 	b.parts.start("request server", server.Run)
+	b.parts.start("group coordinator", b.groups.Run) // ends before the server: joins that wait are answered, and requests drain
 	b.parts.start("controller", b.driver.Run)
 	if b.web, err = startWeb(b); err != nil {
 		return err
