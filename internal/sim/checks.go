@@ -174,6 +174,23 @@ func (k *checks) answer(req controller.Event, v controller.ReplyValue) {
 	}
 }
 
+// Degraded looks at a cluster that has settled with failed log dirs: no leader is on one.
+func (w *World) Degraded() {
+	for name, t := range w.store.topics {
+		if _, queued := w.store.markers[name]; queued {
+			continue
+		}
+		for p, state := range t.states {
+			tp := cluster.TopicPartition{Topic: name, Partition: p}
+			if n := w.nodes[state.Leader]; n != nil {
+				if log, ok := n.logs[tp]; ok && n.badDirs[log.dir] {
+					w.failf("%s is led by broker %d, where it lies in a failed log dir", tp, n.id)
+				}
+			}
+		}
+	}
+}
+
 // Final looks at a cluster that has settled with all brokers running: deletions have ended, wanted topics live, brokers, caches and
 // store agree, every request is answered.
 func (w *World) Final() {

@@ -12,10 +12,13 @@ var (
 	stepsFlag = flag.Int("sim.steps", 400, "steps of a random schedule before everything is repaired")
 )
 
-// runSeed runs one random schedule, repairs everything, and lets the checkers look at what came of it.
+// runSeed runs one random schedule, ends the disturbance, then repairs everything, and lets the checkers look at what came of each.
 func runSeed(o Options) *World {
 	w := New(o)
 	w.RunRandom(*stepsFlag)
+	w.Calm()
+	w.SettleFor(2000)
+	w.Degraded()
 	w.Heal()
 	w.Settle()
 	if len(w.failures) == 0 {

@@ -281,6 +281,12 @@ func (w *World) fireNextTimer() bool {
 // Settle runs without disturbance, always the first thing possible, until nothing is left to do.
 func (w *World) Settle() { w.SettleUntil(func() bool { return false }) }
 
+// SettleFor is Settle that ends after some milliseconds of simulated time: what is broken may be tried again for ever.
+func (w *World) SettleFor(ms controller.Time) {
+	end := w.now + ms
+	w.SettleUntil(func() bool { return w.now > end })
+}
+
 // SettleUntil is Settle that stops early.
 func (w *World) SettleUntil(stop func() bool) {
 	for range 50_000 {
@@ -296,23 +302,30 @@ func (w *World) SettleUntil(stop func() bool) {
 	w.failf("the cluster does not settle")
 }
 
-// Heal repairs everything: no faults any more, dead processes' sessions expire, broken disks are repaired, brokers that
-// asked for a controlled shutdown stop, all brokers run.
-func (w *World) Heal() {
+// Calm ends the disturbance: no faults any more, sessions of ended processes expire, all brokers run. Failed log dirs
+// stay failed, and brokers that asked for a controlled shutdown stay in it.
+func (w *World) Calm() {
 	w.faults = faults{}
+	w.ExpireDead()
+	for _, n := range w.Nodes() {
+		n.paused = false
+		if n.up && n.frozen {
+			n.expire()
+		}
+	}
+	w.StartAll()
+}
+
+// Heal repairs what Calm left: brokers with failed log dirs, and those in a controlled shutdown, start again with
+// working disks.
+func (w *World) Heal() {
 	for _, n := range w.Nodes() {
 		if n.up && (n.badDirs[0] || n.badDirs[1] || n.stopping) {
 			w.Kill(n.id)
 		}
 		n.badDirs = [2]bool{}
 	}
-	w.ExpireDead()
-	for _, n := range w.Nodes() {
-		if n.up && n.frozen {
-			n.expire()
-		}
-	}
-	w.StartAll()
+	w.Calm()
 }
 
 // Kill ends a broker's process.

@@ -1,0 +1,189 @@
+package controller
+
+import (
+	"testing"
+
+	"klamm/internal/cluster"
+)
+
+func TestAlterPartitionAnswersByItsTable(t *testing.T) {
+	known := cluster.LeaderAndISR{Leader: 1, LeaderEpoch: 3, ISR: ids(1, 2), PartitionEpoch: 7, ControllerEpoch: 4}
+	recovering := known
+	recovering.Recovery, recovering.ISR = cluster.Recovering, ids(1)
+	for _, c := range []struct {
+		name    string
+		known   *cluster.LeaderAndISR
+		req     AlterPartitionPartition
+		from    cluster.BrokerID
+		version int16
+		want    cluster.ErrorCode
+		written bool
+	}{
+		{"no leadership known", nil, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 7}, 1, 3, cluster.UnknownTopicOrPartition, false},
+		{"partition epoch from the future", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 8}, 1, 3, cluster.NotController, false},
+		{"leader epoch from the future", &known, AlterPartitionPartition{LeaderEpoch: 4, ISR: ids(1), PartitionEpoch: 7}, 1, 3, cluster.NotController, false},
+		{"leader epoch of the past", &known, AlterPartitionPartition{LeaderEpoch: 2, ISR: ids(1), PartitionEpoch: 7}, 1, 3, cluster.FencedLeaderEpoch, false},
+		{"what is so already", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 2), PartitionEpoch: 6}, 1, 3, cluster.None, false},
+		{"the same members in another order", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(2, 1), PartitionEpoch: 6}, 1, 3, cluster.InvalidUpdateVersion, false},
+		{"partition epoch of the past", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 6}, 1, 3, cluster.InvalidUpdateVersion, false},
+		{"recovering with two members", &recovering, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 2), PartitionEpoch: 7, Recovery: cluster.Recovering}, 1, 3, cluster.InvalidRequest, false},
+		{"recovering again", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 7, Recovery: cluster.Recovering}, 1, 3, cluster.InvalidRequest, false},
+		{"recovered", &recovering, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 7}, 1, 3, cluster.None, true},
+		{"a dead broker", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 9), PartitionEpoch: 7}, 1, 3, cluster.IneligibleReplica, false},
+		{"a broker that shuts down", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 3), PartitionEpoch: 7}, 1, 2, cluster.IneligibleReplica, false},
+		{"a dead broker, old version", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 9), PartitionEpoch: 7}, 1, 1, cluster.OperationNotAttempted, false},
+		{"a shrink", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 7}, 1, 3, cluster.None, true},
+		{"a shrink, old version", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 7}, 1, 0, cluster.None, true},
+		{"by a broker that is not the leader", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 2), PartitionEpoch: 7}, 2, 3, cluster.None, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, 1, 2, 3)
+			r.c.ctx.shuttingDown[3] = true
+			p := r.topic("t", ids(1, 2, 3), c.known)
+			ev := AlterPartition{Reply: 8, Broker: c.from, BrokerEpoch: 100 + cluster.BrokerEpoch(c.from), Version: c.version,
+				Topics: []AlterPartitionTopic{{Name: "t", ID: p.topic.ID, Partitions: []AlterPartitionPartition{c.req}}}}
+			got, writes := r.request(ev)
+			a := got.(AlterPartitionResult).Topics[0].Partitions[0]
+			if a.Err != c.want || (writes > 0) != c.written {
+				t.Fatalf("answer %v, %d writes", a, writes)
+			}
+			if c.want != cluster.None {
+				return
+			}
+			want := cluster.LeaderAndISR{Leader: c.from, LeaderEpoch: 3, ISR: c.req.ISR, PartitionEpoch: 8, ControllerEpoch: 5}
+			if !c.written {
+				want = *c.known
+			}
+			if !a.State.Equal(want) || !p.leadership.Equal(want) {
+				t.Errorf("answer {%s}, known {%s}, want {%s}", a.State, p.leadership, want)
+			}
+		})
+	}
+}
+
+// request feeds a request and returns its one answer and how many partition states were written.
+func (r *rig) request(ev Event) (ReplyValue, int) {
+	r.t.Helper()
+	if err := r.do(func() error { r.c.dispatch(ev); return nil }); err != nil {
+		r.t.Fatal(err)
+	}
+	replies := effectsOf[Reply](r)
+	if len(replies) != 1 {
+		r.t.Fatalf("%d answers: %v", len(replies), r.effects)
+	}
+	n := 0
+	for _, s := range effectsOf[Store](r) {
+		if op, ok := s.Op.(SetPartitionStates); ok {
+			n += len(op.States)
+		}
+	}
+	return replies[0].Value, n
+}
+
+func TestAlterPartitionIsRefusedAsAWhole(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		ev   AlterPartition
+		want cluster.ErrorCode
+	}{
+		{"broker unknown", AlterPartition{Broker: 9, BrokerEpoch: 109}, cluster.StaleBrokerEpoch},
+		{"broker epoch of the past", AlterPartition{Broker: 1, BrokerEpoch: 100}, cluster.StaleBrokerEpoch},
+		{"broker epoch unknown", AlterPartition{Broker: 1, BrokerEpoch: -1}, cluster.StaleBrokerEpoch},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, _ := newRig(t, 1).request(c.ev)
+			if got.(AlterPartitionResult).Err != c.want {
+				t.Errorf("answer %v", got)
+			}
+		})
+	}
+}
+
+func TestAlterPartitionOfAnUnknownTopicIsAnsweredPerPartition(t *testing.T) {
+	ev := AlterPartition{Broker: 1, BrokerEpoch: 101, Topics: []AlterPartitionTopic{{Name: "x", ID: cluster.TopicID{9}, Partitions: []AlterPartitionPartition{{Partition: 0}}}}}
+	for version, want := range map[int16]cluster.ErrorCode{1: cluster.UnknownTopicOrPartition, 2: cluster.UnknownTopicID} {
+		ev.Version = version
+		got, _ := newRig(t, 1).request(ev)
+		if code := got.(AlterPartitionResult).Topics[0].Partitions[0].Err; code != want {
+			t.Errorf("version %d: %s", version, code)
+		}
+	}
+}
+
+// W3, W19: a request is answered when the term ends in the middle of it, when there is no term, and when it is preempted.
+func TestARequestIsAlwaysAnswered(t *testing.T) {
+	alter := AlterPartition{Reply: 1, Broker: 1, BrokerEpoch: 101, Version: 1, Topics: []AlterPartitionTopic{{Name: "t",
+		Partitions: []AlterPartitionPartition{{ISR: ids(1), LeaderEpoch: 3, PartitionEpoch: 7}}}}}
+	requests := map[string]Event{
+		"AlterPartition":      alter,
+		"AllocateProducerIDs": AllocateProducerIDs{Reply: 1, Broker: 1, BrokerEpoch: 101},
+		"ControlledShutdown":  ControlledShutdown{Reply: 1, Broker: 2, BrokerEpoch: 102},
+	}
+	for name, ev := range requests {
+		for _, outcome := range []Outcome{Fenced, Closed} {
+			r := newRig(t, 1, 2)
+			r.topic("t", ids(1, 2), &cluster.LeaderAndISR{Leader: 1, LeaderEpoch: 3, ISR: ids(1, 2), PartitionEpoch: 7, ControllerEpoch: 4})
+			r.topic("led", ids(2, 1), &cluster.LeaderAndISR{Leader: 2, ISR: ids(2, 1), ControllerEpoch: 4}).state = OnlinePartition
+			r.c.ctx.topics["led"].partitions[0].setReplicaState(2, OnlineReplica, 0)
+			r.answer = func(s Store) StoreResult {
+				if !s.Fenced {
+					return StoreResult{Outcome: Applied, Value: ProducerIDBlockRead{}}
+				}
+				return StoreResult{Outcome: outcome}
+			}
+			got, _ := r.request(ev)
+			if r.c.IsActive() || len(effectsOf[Resigned](r)) != 1 {
+				t.Errorf("%s: the term did not end", name)
+			}
+			r.effects = nil
+			again, _ := r.request(ev)
+			preempted, ok := Preempted(ev)
+			if code(got) != code(again) || !ok || code(preempted.Value) != code(got) || code(got) == cluster.None {
+				t.Errorf("%s: %v while it ends, %v without a term, %v preempted", name, got, again, preempted)
+			}
+		}
+	}
+}
+
+func code(v ReplyValue) cluster.ErrorCode {
+	switch v := v.(type) {
+	case AlterPartitionResult:
+		return v.Err
+	case AllocateProducerIDsResult:
+		return v.Err
+	case ControlledShutdownResult:
+		return v.Err
+	}
+	panic("unknown answer")
+}
+
+func TestControlledShutdownIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		ev   ControlledShutdown
+		want cluster.ErrorCode
+	}{
+		{"unknown broker with an epoch", ControlledShutdown{Broker: 9, BrokerEpoch: 109}, cluster.UnknownServerError},
+		{"unknown broker without an epoch", ControlledShutdown{Broker: 9, BrokerEpoch: -1}, cluster.BrokerNotAvailable},
+		{"an older registration", ControlledShutdown{Broker: 1, BrokerEpoch: 100}, cluster.StaleBrokerEpoch},
+		{"a known broker without an epoch", ControlledShutdown{Broker: 1, BrokerEpoch: -1}, cluster.None},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, _ := newRig(t, 1).request(c.ev)
+			if got.(ControlledShutdownResult).Err != c.want {
+				t.Errorf("answer %v", got)
+			}
+		})
+	}
+}
+
+func TestProducerIDsEndWithTheRange(t *testing.T) {
+	r := newRig(t, 1)
+	r.answer = func(Store) StoreResult {
+		return StoreResult{Outcome: Applied, Value: ProducerIDBlockRead{Exists: true, Block: ProducerIDBlock{End: 1<<63 - 500}}}
+	}
+	got, _ := r.request(AllocateProducerIDs{Reply: 1, Broker: 1, BrokerEpoch: 101})
+	if got.(AllocateProducerIDsResult).Err != cluster.UnknownServerError {
+		t.Errorf("answer %v", got)
+	}
+}
