@@ -75,7 +75,7 @@ type Options struct {
 	DeleteDelay                func() time.Duration // the broker's log.segment.delete.delay.ms
 	InitialTaskDelay           time.Duration        // log.initial.task.delay.ms
 	RetentionInterval          time.Duration        // log.retention.check.interval.ms
-	FlushInterval              time.Duration        // log.flush.scheduler.interval.ms; default: logs' flush.ms is looked at every second
+	FlushInterval              time.Duration        // log.flush.scheduler.interval.ms; unset or config.Forever: logs' flush.ms is looked at every second
 	CheckpointInterval         time.Duration        // log.flush.offset.checkpoint.interval.ms
 	LogStartCheckpointInterval time.Duration        // log.flush.start.offset.checkpoint.interval.ms
 	ProducerIDExpiration       func() time.Duration // producer.id.expiration.ms
@@ -93,6 +93,9 @@ func (o *Options) setDefaults() {
 	}
 	set(&o.InitialTaskDelay, 30*time.Second)
 	set(&o.RetentionInterval, 5*time.Minute)
+	if o.FlushInterval == config.Forever {
+		o.FlushInterval = 0 // Kafka's default, under which it ignores a topic's flush.ms
+	}
 	set(&o.FlushInterval, time.Second)
 	set(&o.CheckpointInterval, time.Minute)
 	set(&o.LogStartCheckpointInterval, time.Minute)

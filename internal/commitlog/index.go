@@ -143,6 +143,8 @@ type indexView struct {
 }
 
 func (x *index) view() indexView {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	return indexView{x: x, stored: x.stored, buf: headerChunks.Get().(*[headerChunk]byte)}
 }
 
@@ -151,21 +153,30 @@ func (v *indexView) close() { headerChunks.Put(v.buf) }
 // entry reads entry i.
 func (v *indexView) entry(i int) (indexEntry, error) {
 	if i >= v.stored {
-		v.x.mu.Lock()
-		defer v.x.mu.Unlock()
-		if j := i - v.x.stored; j >= 0 && j < len(v.x.tail) {
-			return v.x.tail[j], nil
+		if e, ok := v.inMemory(i); ok {
+			return e, nil
 		}
-		if i >= v.x.stored {
-			return indexEntry{math.MaxInt64, math.MaxInt32}, nil // truncated meanwhile: beyond any target
-		}
-		v.stored = v.x.stored // spilled meanwhile
 	}
 	b := v.buf[:v.x.width]
 	if err := v.read(b, i); err != nil {
 		return indexEntry{}, err
 	}
 	return v.x.get(b), nil
+}
+
+// inMemory returns an entry of the tail, unless it was spilled meanwhile.
+func (v *indexView) inMemory(i int) (indexEntry, bool) {
+	x := v.x
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	v.stored = x.stored
+	switch j := i - x.stored; {
+	case j < 0:
+		return indexEntry{}, false
+	case j < len(x.tail):
+		return x.tail[j], true
+	}
+	return indexEntry{math.MaxInt64, math.MaxInt32}, true // truncated meanwhile: beyond any target
 }
 
 func (v *indexView) read(b []byte, from int) error {

@@ -62,8 +62,7 @@ func (l *Log) Read(offset int64, o ReadOptions) (ReadResult, error) {
 	r.MaxOffset = bound.Offset
 	r.Fetch = OffsetMetadata{Offset: offset, Position: -1}
 	if offset < r.LogStartOffset || offset > end.Offset {
-		return ReadResult{}, refuse(cluster.OffsetOutOfRange, "Received request for offset %d for partition %s, but we only have log segments in the range %d to %d.",
-			offset, l.tp, r.LogStartOffset, end.Offset)
+		return ReadResult{}, l.outOfRange(offset, r.LogStartOffset, end.Offset)
 	}
 	if offset >= bound.Offset {
 		if offset == end.Offset {
@@ -77,8 +76,18 @@ func (l *Log) Read(offset int64, o ReadOptions) (ReadResult, error) {
 			return ReadResult{}, err
 		}
 	}
-	err := l.readFrom(list, offset, bound, o, &r)
-	return r, err
+	if err := l.readFrom(list, offset, bound, o, &r); err != nil {
+		return ReadResult{}, err
+	}
+	if start := l.start.Load(); offset < start { // retention went past the offset meanwhile, and the slice may start after it
+		r.Records.Release()
+		return ReadResult{}, l.outOfRange(offset, start, end.Offset)
+	}
+	return r, nil
+}
+
+func (l *Log) outOfRange(offset, start, end int64) error {
+	return refuse(cluster.OffsetOutOfRange, "Received request for offset %d for partition %s, but we only have log segments in the range %d to %d.", offset, l.tp, start, end)
 }
 
 // locate finds the position of a bound: the start of the batch that holds it, since no part of that batch may be read.
