@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -14,7 +16,7 @@ import (
 //
 // Only the active controller's broker serves it; others answer NOT_CONTROLLER per topic. Order of the checks and texts:
 // topicAdmin.create. The answer comes when every partition of the new topics has a leader in this broker's metadata, so
-// that a client finds a topic it can use; after the timeout the unfinished ones have REQUEST_TIMED_OUT and are created
+// that a client finds a topic it can use, and a name whose deletion is just ending is waited for; after the timeout the unfinished ones have REQUEST_TIMED_OUT and are created
 // all the same. A timeout of 0 or less answers at once, with REQUEST_TIMED_OUT for successes, as Kafka does.
 //
 //	v1  validate only, error messages
@@ -46,9 +48,35 @@ func (h *Handlers) handleCreateTopics(ctx context.Context, r *wire.Request) {
 			c.err = errorf(cluster.InvalidRequest, "Found multiple entries for this topic.")
 		}
 	}
-	h.admin.create(ctx, items, req.ValidateOnly, nil)
+	h.createAndAnswer(ctx, r, items, time.Now())
+}
 
+// deletionGrace is how long a creation waits for a deletion of the same name to end, within its own timeout. A deletion
+// that nothing blocks ends within milliseconds after DeleteTopics was answered; Kafka refuses until then, and clients
+// that delete and create again have to guess how long. One that is blocked is refused after this time.
+const deletionGrace = 2 * time.Second
+
+// deletionPollInterval is the pause between two looks at a marker.
+const deletionPollInterval = 5 * time.Millisecond
+
+// createAndAnswer creates the items that are not decided yet. Those whose name is marked for deletion are tried again
+// while deletionGrace lasts; then everything is answered.
+func (h *Handlers) createAndAnswer(ctx context.Context, r *wire.Request, items []*topicCreation, began time.Time) {
+	req := r.Msg.(*kmsg.CreateTopicsRequest)
 	timeout, wait := requestTimeout(req.TimeoutMillis)
+	open := slices.DeleteFunc(slices.Clone(items), func(c *topicCreation) bool { return c.decided })
+	h.admin.create(ctx, open, req.ValidateOnly, nil)
+	again := ctx.Err() == nil && wait && !req.ValidateOnly && time.Since(began) < min(timeout, deletionGrace)
+	for _, c := range open {
+		if c.decided = !again || !c.marked; !c.decided {
+			c.err, c.marked = answerError{}, false
+		}
+	}
+	if again && slices.ContainsFunc(open, func(c *topicCreation) bool { return !c.decided }) {
+		retry := func(ctx context.Context, r *wire.Request) { h.createAndAnswer(ctx, r, items, began) }
+		h.deferral.after(deletionPollInterval, r, bounded(retry, r))
+		return
+	}
 	succeeded := 0
 	for _, c := range items {
 		if !c.err.failed() {
@@ -63,7 +91,7 @@ func (h *Handlers) handleCreateTopics(ctx context.Context, r *wire.Request) {
 		answer()
 		return
 	}
-	h.admin.awaitLeaders(leaderWaits(items), timeout, answer)
+	h.admin.awaitLeaders(leaderWaits(items), timeout-time.Since(began), answer)
 }
 
 func (h *Handlers) createTopicsResponse(req *kmsg.CreateTopicsRequest, items []*topicCreation) *kmsg.CreateTopicsResponse {

@@ -112,6 +112,57 @@ func TestCreateTopicsRefusesInKafkasOrderAndWords(t *testing.T) {
 	}
 }
 
+func TestCreateTopicsWaitsForTheEndOfADeletionOfTheName(t *testing.T) {
+	inBubble(t, nil, func(b *testBroker) {
+		b.ctl.announces.Store(false)
+		b.put(coord.Create(coord.DeleteTopicPath("again"), nil))
+		began := time.Now()
+		gone := time.AfterFunc(300*time.Millisecond, func() {
+			b.ctl.announces.Store(true)
+			b.put(coord.Delete(coord.DeleteTopicPath("again"), coord.AnyVersion))
+		})
+		defer gone.Stop()
+		got := b.do(7, createRequest(30_000, newTopic("again", 1, 1), newTopic("bad name", 1, 1))).(*kmsg.CreateTopicsResponse)
+		if got.Topics[0].ErrorCode != 0 || got.Topics[1].ErrorCode != int16(cluster.InvalidTopicException) {
+			t.Errorf("answered with %d and %d", got.Topics[0].ErrorCode, got.Topics[1].ErrorCode)
+		}
+		if took := time.Since(began); took < 300*time.Millisecond || took > 400*time.Millisecond {
+			t.Errorf("answered after %v", took)
+		}
+	})
+}
+
+func TestCreateTopicsRefusesANameWhoseDeletionDoesNotEnd(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		timeout      int32
+		validateOnly bool
+		want         time.Duration
+	}{
+		{"after two seconds", 30_000, false, deletionGrace},
+		{"within the request's timeout", 500, false, 500 * time.Millisecond},
+		{"at once without a timeout", 0, false, 0},
+		{"at once when only validating", 30_000, true, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, nil, func(b *testBroker) {
+				b.ctl.announces.Store(false)
+				b.put(coord.Create(coord.DeleteTopicPath("stuck"), nil))
+				req := createRequest(c.timeout, newTopic("stuck", 1, 1))
+				req.ValidateOnly = c.validateOnly
+				began := time.Now()
+				got := b.do(7, req).(*kmsg.CreateTopicsResponse).Topics[0]
+				if got.ErrorCode != int16(cluster.TopicAlreadyExists) || *got.ErrorMessage != "Topic 'stuck' is marked for deletion." {
+					t.Errorf("answered with %d", got.ErrorCode)
+				}
+				if took := time.Since(began); took < c.want || took > c.want+2*deletionPollInterval {
+					t.Errorf("answered after %v, want %v", took, c.want)
+				}
+			})
+		})
+	}
+}
+
 func TestCreateTopicsElsewhereIsNotController(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
 		b.ctl.active.Store(false)

@@ -87,6 +87,7 @@ type Handlers struct {
 	serve       map[int16]func(ctx context.Context, r *wire.Request)
 	admin       *topicAdmin
 	adminLanes  *lanes
+	deferral    *deferral // of requests on adminLanes
 	controlLane *lanes
 	autoTopics  *autoTopicCreation
 	configs     *configFollower
@@ -107,6 +108,7 @@ func New(d Deps) *Handlers {
 		producerIDs: newProducerIDManager(d),
 		sessions:    replica.NewFetchSessionCache(d.Config.Broker().MaxIncrementalFetchSessionCacheSlots, 2*time.Minute),
 	}
+	h.deferral = newDeferral(h.adminLanes)
 	h.autoTopics = newAutoTopicCreation(d, h.admin)
 	for _, a := range h.apis() {
 		h.serve[a.key.Int16()] = a.handle
@@ -181,6 +183,7 @@ func (h *Handlers) Handle(ctx context.Context, r *wire.Request) {
 func (h *Handlers) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { h.adminLanes.run(ctx, adminWorkers) })
+	all.Go(func() { h.deferral.run(ctx) })
 	all.Go(func() { h.controlLane.run(ctx, controlWorkers) })
 	all.Go(func() { h.producerIDs.run(ctx) })
 	all.Wait()
@@ -191,11 +194,15 @@ func (h *Handlers) Run(ctx context.Context) error {
 // after storeTimeout, not with the connection: what a client asked for is finished though it hung up.
 func (h *Handlers) inOrder(handle func(ctx context.Context, r *wire.Request)) func(context.Context, *wire.Request) {
 	return func(connCtx context.Context, r *wire.Request) {
-		h.adminLanes.submit(connCtx, r, func(ctx context.Context) {
-			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-			defer cancel()
-			handle(ctx, r)
-		})
+		h.adminLanes.submit(connCtx, r, bounded(handle, r))
+	}
+}
+
+func bounded(handle func(ctx context.Context, r *wire.Request), r *wire.Request) func(context.Context) {
+	return func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+		handle(ctx, r)
 	}
 }
 

@@ -24,6 +24,8 @@ type topicCreation struct {
 	req kmsg.CreateTopicsRequestTopic
 
 	err        answerError
+	marked     bool // err says that the name is marked for deletion
+	decided    bool // nothing of the item will be tried again
 	id         cluster.TopicID
 	assignment map[int32][]cluster.BrokerID
 	configs    map[string]string // the topic's own settings
@@ -177,6 +179,8 @@ func (v *creationValidator) validate(c *topicCreation) answerError {
 		return e
 	}
 	if e := v.checkName(name); e.failed() {
+		t := v.found[name]
+		c.marked = t != nil && t.marked && e.Code == cluster.TopicAlreadyExists
 		return e
 	}
 	if e := v.checkAssignment(c); e.failed() {
