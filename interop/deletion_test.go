@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // dirs counts the topic's partition folders by kind.
@@ -82,13 +82,13 @@ func load(ctx context.Context, b *broker, topic string) (wait func() map[string]
 }
 
 func TestDeletionOfATopicUnderLoad(t *testing.T) {
-	b := startBroker(t, "log.segment.delete.delay.ms=1500", "auto.create.topics.enable=false")
-	adm := kadm.NewClient(client(t, b))
+	b := startBroker(t, "log.segment.delete.delay.ms=1500", "log.initial.task.delay.ms=100", "auto.create.topics.enable=false")
+	p := speak(t, b.addr)
 	const topic = "orders"
 	b.topics("--create", "--topic", topic, "--partitions", "12").ok(t)
-	first, err := adm.ListTopics(t.Context(), topic)
-	if err != nil || first[topic].ID == (kadm.TopicID{}) {
-		t.Fatalf("topic id %v, %v", first[topic].ID, err)
+	first := p.topic(topic)
+	if first.ErrorCode != 0 || first.TopicID == [16]byte{} {
+		t.Fatalf("topic id %x, error %d", first.TopicID, first.ErrorCode)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -99,12 +99,8 @@ func TestDeletionOfATopicUnderLoad(t *testing.T) {
 	})
 
 	b.topics("--delete", "--topic", topic).ok(t)
-	listed, err := adm.ListTopics(t.Context(), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := listed[topic].Err; !errors.Is(got, kerr.UnknownTopicOrPartition) {
-		t.Errorf("right after the deletion Metadata says %v", got)
+	if got := p.topic(topic).ErrorCode; got != 3 {
+		t.Errorf("right after the deletion Metadata says error %d", got)
 	}
 	eventually(t, 5*time.Second, "all directories are renamed", func() (bool, string) {
 		live, deleted := b.dirs(topic)
@@ -112,12 +108,12 @@ func TestDeletionOfATopicUnderLoad(t *testing.T) {
 	})
 
 	b.topics("--create", "--topic", topic, "--partitions", "2").ok(t)
-	second, err := adm.ListTopics(t.Context(), topic)
-	if err != nil || second[topic].Err != nil {
-		t.Fatal(err, second[topic].Err)
+	second := p.topic(topic)
+	if second.ErrorCode != 0 || len(second.Partitions) != 2 {
+		t.Errorf("created again: error %d, %d partitions", second.ErrorCode, len(second.Partitions))
 	}
-	if second[topic].ID == first[topic].ID {
-		t.Errorf("the new topic has the id of the old one, %v", first[topic].ID)
+	if second.TopicID == first.TopicID {
+		t.Errorf("the new topic has the id of the old one, %x", first.TopicID)
 	}
 	cancel()
 	for message, n := range wait() {
@@ -158,15 +154,15 @@ func TestDeletionEndsByItselfAfterKillNineAtAnyMoment(t *testing.T) {
 		3 * time.Millisecond, 5 * time.Millisecond, 8 * time.Millisecond, 15 * time.Millisecond, 30 * time.Millisecond, 80 * time.Millisecond} {
 		t.Run(after.String(), func(t *testing.T) {
 			t.Parallel()
-			b := startBroker(t, "log.segment.delete.delay.ms=300", "auto.create.topics.enable=false")
+			b := startBroker(t, "log.segment.delete.delay.ms=300", "log.initial.task.delay.ms=100", "auto.create.topics.enable=false")
 			b.topics("--create", "--topic", "doomed", "--partitions", "30").ok(t)
 			b.topics("--create", "--topic", "kept", "--partitions", "2").ok(t)
 			commandInput(t, strings.Repeat("row\n", 2000), "kcat", "-b", b.addr, "-P", "-t", "doomed").ok(t)
 			commandInput(t, "precious\n", "kcat", "-b", b.addr, "-P", "-t", "kept", "-p", "0").ok(t)
-			adm := kadm.NewClient(client(t, b))
+			deleter := speak(t, b.addr)
 			answered := make(chan error, 1)
 			go func() {
-				_, err := adm.DeleteTopics(t.Context(), "doomed")
+				_, err := deleter.try(deleteRequest(6, "doomed"))
 				answered <- err
 			}()
 			<-time.After(after)
@@ -174,29 +170,22 @@ func TestDeletionEndsByItselfAfterKillNineAtAnyMoment(t *testing.T) {
 			acknowledged := <-answered == nil
 			b.start()
 
-			adm = kadm.NewClient(client(t, b))
-			listed, err := adm.ListTopics(t.Context(), "doomed")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if started := listed[`doomed`].Err != nil; acknowledged && !started {
+			p := speak(t, b.addr)
+			if acknowledged {
 				eventually(t, 10*time.Second, "an acknowledged deletion goes on after the restart", func() (bool, string) {
-					l, err := adm.ListTopics(t.Context(), "doomed")
-					return err == nil && l["doomed"].Err != nil, fmt.Sprint(err)
+					code := p.topic("doomed").ErrorCode
+					return code == 3, fmt.Sprint("error ", code)
 				})
 			}
 			// A deletion that had not begun is asked for again; one that had is idempotent or already over.
-			if resp, err := adm.DeleteTopics(t.Context(), "doomed"); err != nil || resp["doomed"].Err != nil && !errors.Is(resp["doomed"].Err, kerr.UnknownTopicOrPartition) {
-				t.Fatal(err, resp["doomed"].Err)
+			if code := p.do(deleteRequest(6, "doomed")).(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode; code != 0 && code != 3 {
+				t.Fatalf("deleting again: error %d", code)
 			}
 			eventually(t, 20*time.Second, "the deletion ends", func() (bool, string) {
 				live, deleted := b.dirs("doomed")
 				return live == 0 && deleted == 0, fmt.Sprintf("%d live, %d deleted directories", live, deleted)
 			})
-			eventually(t, 10*time.Second, "the name is free", func() (bool, string) {
-				r := b.topics("--create", "--topic", "doomed", "--partitions", "3")
-				return r.exit == 0, r.stdout
-			})
+			b.topics("--create", "--topic", "doomed", "--partitions", "3").ok(t)
 			if got := command(t, "kcat", "-b", b.addr, "-C", "-t", "doomed", "-e", "-q", "-o", "beginning").ok(t); got != "" {
 				t.Errorf("the new topic holds %q", got)
 			}

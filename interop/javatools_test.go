@@ -212,11 +212,7 @@ func TestKafkaDumpLogReadsSegmentsAndIndexes(t *testing.T) {
 	for _, r := range releases {
 		t.Run(r.name, func(t *testing.T) {
 			k := kafkaTools{t, env(t, r.variable), b, r.v4}
-			class := "kafka.tools.DumpLogSegments"
-			if r.v4 {
-				class = "org.apache.kafka.tools.DumpLogSegments"
-			}
-			out := k.run("", class, "--deep-iteration", "--files", strings.Join(files, ","))
+			out := k.run("", "kafka.tools.DumpLogSegments", "--deep-iteration", "--files", strings.Join(files, ","))
 			if out.exit != 0 || strings.Contains(out.stdout, "Found timestamp mismatch") || strings.Contains(out.stdout, "Index offset mismatch") ||
 				strings.Contains(out.stdout, "Mismatches in") || strings.Contains(out.stdout, "isvalid: false") || strings.Contains(out.stderr, "Exception") {
 				t.Fatalf("exit %d\n%s\n%s", out.exit, out.stdout, out.stderr)

@@ -68,6 +68,12 @@ func (p *protocol) try(req kmsg.Request) (kmsg.Response, error) {
 	return resp, resp.ReadFrom(body)
 }
 
+// topic is what the broker's metadata says of a topic.
+func (p *protocol) topic(name string) kmsg.MetadataResponseTopic {
+	p.t.Helper()
+	return p.do(metadataRequest(12, name)).(*kmsg.MetadataResponse).Topics[0]
+}
+
 // answer reads one frame and returns it without the correlation id, which must be the last request's.
 func (p *protocol) answer() ([]byte, error) {
 	var size [4]byte
