@@ -330,6 +330,11 @@ func (s *segment) truncateTo(offset int64) error {
 	if err := f.Truncate(p.position); err != nil {
 		return err
 	}
+	// The cut must be durable before anything is written in its place: after a power cut the block at the cut may still hold the old
+	// batches while the blocks behind it have new ones, all of them valid (Kafka does not sync here).
+	if err := f.Sync(); err != nil {
+		return err
+	}
 	if p.position == 0 {
 		s.createdMs, s.firstTimestamp = time.Now().UnixMilli(), noFirstTimestamp
 	}
