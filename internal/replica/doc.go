@@ -12,12 +12,13 @@
 //
 //	Manager.control        one controller request at a time
 //	Partition.mu           leadership; held for reading while a leader or follower appends
+//	Partition.following    a follower's log, while a fetcher appends to it or truncates it
 //	Partition.followers    the leader's notes about its followers
+//	fetcherManager.mu      which fetcher has what; then fetcher.mu, a fetcher's partitions; held for no IO
 //	Manager.hosted         the map of partitions, never held while another lock is taken
-//	fetcher.mu             a fetcher's partitions, held for no IO
 //	waiter.mu              one waiting request's check, which may read partitions (so it comes before Partition.mu
 //	                       and is never taken while one of the locks above is held)
-//	purgatory shards, timer queue, alterPartitions.mu: leaves
+//	purgatory shards, timer queue, alterPartitions.mu, topicTable: leaves
 //
 // Callbacks named done run without any of these locks, on the goroutine that made the answer possible.
 package replica

@@ -80,7 +80,10 @@ func (r *FetchRequest) isolation() commitlog.Isolation {
 // Fetch reads partitions in the request's order and calls done with one result a partition: at once when MinBytes are
 // there, when a partition has an error or has diverged, or when nothing may be waited for; else when there is more to
 // give or MaxWait has passed. done may run before Fetch returns.
-func (m *Manager) Fetch(req FetchRequest, done func([]FetchResult)) {
+//
+// The returned function, nil if the request was answered, answers it at once with what there is: a connection that is
+// gone need not be waited for. It may be called at any time and more than once.
+func (m *Manager) Fetch(req FetchRequest, done func([]FetchResult)) (hurry func()) {
 	op := &fetchOp{m: m, req: req, done: done}
 	read := m.read(&op.req, true)
 	if req.MaxWait <= 0 || len(req.Partitions) == 0 || read.bytes >= int64(req.MinBytes) || read.answerNow {
@@ -89,7 +92,10 @@ func (m *Manager) Fetch(req FetchRequest, done func([]FetchResult)) {
 		releaseAll(read.results)
 		op.from = read.from
 		op.bytes = make([]int64, len(req.Partitions))
-		m.fetches.add(op, len(req.Partitions), func(i int) cluster.TopicPartition { return op.req.Partitions[i].TP }, time.Now().Add(req.MaxWait))
+		w := m.fetches.add(op, len(req.Partitions), func(i int) cluster.TopicPartition { return op.req.Partitions[i].TP }, time.Now().Add(req.MaxWait))
+		if !w.done.Load() {
+			hurry = w.expire
+		}
 	}
 	for _, mv := range read.moved {
 		if mv.high {
@@ -98,6 +104,7 @@ func (m *Manager) Fetch(req FetchRequest, done func([]FetchResult)) {
 			m.deletes.wake(mv.tp)
 		}
 	}
+	return hurry
 }
 
 // watermarkMove is a partition whose high or low watermark a follower's fetch has moved.

@@ -27,6 +27,10 @@ type Conn interface {
 // LeaderAndIsr request comes long before.
 const fencedPause = 10
 
+// firstBackoff is the pause after a leader's first refusal of a partition; it doubles up to replica.fetch.backoff.ms. The
+// leader of a new partition has often just not heard of it yet.
+const firstBackoff = 20 * time.Millisecond
+
 // expressWait is the longest poll of an express fetcher: it lives only until the main fetcher's poll returns.
 const expressWait = 20 * time.Millisecond
 
@@ -63,6 +67,7 @@ type followed struct {
 	truncating bool // where the log leaves the leader's has to be found before the first fetch
 	notBefore  time.Time
 	fenced     bool
+	refusals   int   // in a row
 	lag        int64 // messages behind the leader's high watermark; -1 unknown
 	served     bool  // gave records in the last answer
 }
@@ -106,11 +111,15 @@ func (f *fetcher) remove(tps []cluster.TopicPartition) {
 	}
 }
 
-// takeAll takes all partitions away and returns them.
+// takeAll takes all partitions away and returns copies of them: the fetcher may be about to note an answer in its own.
 func (f *fetcher) takeAll() []*followed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := f.mu.order
+	all := make([]*followed, len(f.mu.order))
+	for i, part := range f.mu.order {
+		moved := *part
+		all[i] = &moved
+	}
 	f.mu.order = nil
 	clear(f.mu.parts)
 	return all
@@ -164,7 +173,7 @@ func (f *fetcher) round(ctx context.Context) error {
 	defer f.polling.Store(false)
 	reqCtx, cancel := context.WithTimeout(ctx, f.m.cfg.SocketTimeout)
 	defer cancel()
-	reply, release, err := f.fetch(reqCtx, f.request(want))
+	reply, release, err := f.fetch(reqCtx, f.request(want, wait))
 	if err != nil {
 		return err
 	}
@@ -172,11 +181,11 @@ func (f *fetcher) round(ctx context.Context) error {
 	if !f.session.answered(reply) {
 		return nil
 	}
-	f.process(ctx, reply, want)
+	f.process(ctx, reply)
 	return nil
 }
 
-// ready lists the partitions to fetch now, in order, and how long to wait when there are none.
+// ready lists the partitions to fetch now, in order, and the time until another one is due.
 func (f *fetcher) ready(now time.Time) (want []FetchPartition, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -201,10 +210,11 @@ func (f *fetcher) ready(now time.Time) (want []FetchPartition, wait time.Duratio
 	return want, wait
 }
 
-func (f *fetcher) request(want []FetchPartition) *kmsg.FetchRequest {
+// request asks for the partitions with a poll that ends when another one is due.
+func (f *fetcher) request(want []FetchPartition, due time.Duration) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.Version = f.m.cfg.Versions.Fetch
-	wait := f.m.cfg.FetchWaitMax
+	wait := min(f.m.cfg.FetchWaitMax, max(due, time.Millisecond))
 	if f.key.express {
 		wait = min(wait, expressWait)
 	}
@@ -280,23 +290,23 @@ func (f *fetcher) delay(tp cluster.TopicPartition, d time.Duration, fenced bool)
 	}
 }
 
-// process takes over the answer, partition by partition.
-func (f *fetcher) process(ctx context.Context, resp *kmsg.FetchResponse, want []FetchPartition) {
-	asked := make(map[cluster.TopicPartition]*FetchPartition, len(want))
-	names := map[cluster.TopicID]string{}
-	for i := range want {
-		asked[want[i].TP] = &want[i]
-		names[want[i].TopicID] = want[i].TP.Topic
+// refused delays a partition that the leader did not serve, longer each time.
+func (f *fetcher) refused(tp cluster.TopicPartition) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if part := f.mu.parts[tp]; part != nil {
+		part.notBefore = time.Now().Add(min(firstBackoff<<min(part.refusals, 10), f.m.cfg.FetchBackoff))
+		part.refusals++
 	}
+}
+
+// process takes over the answer, partition by partition.
+func (f *fetcher) process(ctx context.Context, resp *kmsg.FetchResponse) {
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
-		topic := t.Topic
-		if resp.Version >= firstFetchVersionByID {
-			topic = names[t.TopicID]
-		}
 		for j := range t.Partitions {
-			if part := asked[cluster.TopicPartition{Topic: topic, Partition: t.Partitions[j].Partition}]; part != nil {
-				f.processPartition(ctx, part, &t.Partitions[j])
+			if part, ok := f.session.asked(t, t.Partitions[j].Partition, resp.Version); ok {
+				f.processPartition(ctx, &part, &t.Partitions[j])
 			}
 		}
 	}
@@ -334,17 +344,20 @@ func (f *fetcher) processPartition(ctx context.Context, asked *FetchPartition, g
 	default:
 		f.m.counters.fetcherErrors.Add(1)
 		f.m.log.Debug("leader refused fetch", "topic", asked.TP.Topic, "partition", asked.TP.Partition, "leader", f.key.leader, "err", code)
-		f.delay(asked.TP, f.m.cfg.FetchBackoff, false)
+		f.refused(asked.TP)
 	}
 }
 
 // take appends fetched records and follows the leader's high watermark and log start offset.
 func (f *fetcher) take(part *followed, asked *FetchPartition, got *kmsg.FetchResponseTopicPartition) {
-	info, ok, err := part.p.appendAsFollower(asked.CurrentLeaderEpoch, got.RecordBatches, got.HighWatermark, got.LogStartOffset)
-	if !ok {
-		return // led otherwise now: the controller's request takes the partition from this fetcher
-	}
-	if err != nil {
+	info, err := part.p.appendAsFollower(asked, got)
+	switch {
+	case errors.Is(err, errNotFollowing):
+		return // the controller's request takes the partition from this fetcher
+	case errors.Is(err, errMovedOn):
+		f.catchUp(part)
+		return
+	case err != nil:
 		f.m.counters.fetcherErrors.Add(1)
 		f.m.log.Error("fetched records not appended", "topic", asked.TP.Topic, "partition", asked.TP.Partition, "offset", asked.FetchOffset, "err", err)
 		f.delay(asked.TP, f.m.cfg.FetchBackoff, false)
@@ -353,7 +366,7 @@ func (f *fetcher) take(part *followed, asked *FetchPartition, got *kmsg.FetchRes
 	f.m.fetches.wake(asked.TP)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	part.fenced = false
+	part.fenced, part.refusals = false, 0
 	if info.LastOffset >= 0 {
 		part.offset = info.LastOffset + 1
 		part.served = true
@@ -363,6 +376,21 @@ func (f *fetcher) take(part *followed, asked *FetchPartition, got *kmsg.FetchRes
 		part.p.stats.replicationBytesIn.Add(int64(len(got.RecordBatches)))
 	}
 	part.lag = max(0, got.HighWatermark-part.offset)
+}
+
+// catchUp sets the partition's offset to where its log ends now.
+func (f *fetcher) catchUp(part *followed) {
+	var offset int64
+	var last cluster.LeaderEpoch
+	if part.p.asFollower(part.epoch, func(log *commitlog.Log) error {
+		offset, last = log.LogEndOffset(), f.lastEpoch(log)
+		return nil
+	}) != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	part.offset, part.lastEpoch = offset, last
 }
 
 // moveServed puts partitions that gave records behind those that did not, so that full answers starve none.
@@ -389,15 +417,20 @@ func (f *fetcher) moveServed() {
 	f.mu.order = order
 }
 
-// errNotFollowing says that the leadership changed while a request for it was under way.
-var errNotFollowing = errors.New("partition is followed otherwise now")
+// Why an answer to a fetch is not used.
+var (
+	errNotFollowing = errors.New("partition is followed otherwise now")
+	errMovedOn      = errors.New("log no longer ends where the fetch began")
+)
 
-// asFollower runs fn on the log while the partition follows in the epoch.
+// asFollower runs fn on the log while the partition follows in the epoch, and no other fetcher touches the log.
 func (p *Partition) asFollower(epoch cluster.LeaderEpoch, fn func(*commitlog.Log) error) error {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if p.mu.log == nil || p.isLeaderLocked() || p.mu.leaderEpoch != epoch {
 		return errNotFollowing
 	}
+	p.following.Lock()
+	defer p.following.Unlock()
 	return fn(p.mu.log)
 }

@@ -104,9 +104,14 @@ func (fm *fetcherManager) followed(s followStart) *followed {
 	if id.IsZero() {
 		id = log.TopicID()
 	}
-	part := &followed{tp: s.tp, p: s.p, topicID: id, epoch: s.epoch, offset: log.HighWatermark(), lastEpoch: cluster.NoLeaderEpoch, truncating: true, lag: -1}
-	if epoch, known := log.LatestEpoch(); known && fm.m.cfg.Versions.TruncationOnFetch {
-		part.offset, part.lastEpoch, part.truncating = log.LogEndOffset(), epoch, false
+	part := &followed{tp: s.tp, p: s.p, topicID: id, epoch: s.epoch, offset: log.LogEndOffset(), lastEpoch: cluster.NoLeaderEpoch, lag: -1}
+	switch epoch, known := log.LatestEpoch(); {
+	case known && fm.m.cfg.Versions.TruncationOnFetch:
+		part.lastEpoch = epoch
+	case known:
+		part.truncating = log.LogEndOffset() > log.LogStartOffset()
+	default:
+		part.truncating = log.LogEndOffset() > log.HighWatermark()
 	}
 	return part
 }

@@ -10,16 +10,18 @@ import (
 )
 
 // followerSession is the fetching side of a fetch session (KIP-227, Kafka: FetchSessionHandler): it sends only the
-// partitions that changed since the last request. Owned by a fetcher's goroutine.
+// partitions that changed since the last request. Owned by a fetcher's goroutine. The zero value has no session.
 type followerSession struct {
-	id    int32
-	epoch int32
-	byID  bool
-	sent  map[cluster.TopicPartition]FetchPartition // what the leader's session holds
+	id      int32
+	epoch   int32
+	started bool // the leader has, or is about to have, what sent says
+	byID    bool
+	sent    map[cluster.TopicPartition]FetchPartition // the last request, whole
+	names   map[cluster.TopicID]string                // of the topics in sent, and maybe some before
 }
 
 // reset makes the next request a full one. An open session is named in it, so that the leader closes it.
-func (s *followerSession) reset() { s.epoch, s.sent = InitialFetchEpoch, nil }
+func (s *followerSession) reset() { s.started = false }
 
 // fill puts the wanted partitions into the request, as a whole or as differences.
 func (s *followerSession) fill(req *kmsg.FetchRequest, want []FetchPartition) {
@@ -30,15 +32,13 @@ func (s *followerSession) fill(req *kmsg.FetchRequest, want []FetchPartition) {
 	if !byID {
 		req.Version = min(req.Version, firstFetchVersionByID-1)
 	}
-	if s.sent == nil || s.byID != byID {
-		s.reset()
-		s.byID, s.sent = byID, make(map[cluster.TopicPartition]FetchPartition, len(want))
+	if !s.started || s.byID != byID {
+		s.started, s.byID, s.epoch = true, byID, InitialFetchEpoch
+		s.sent, s.names = make(map[cluster.TopicPartition]FetchPartition, len(want)), map[cluster.TopicID]string{}
 	}
 	req.SessionID, req.SessionEpoch = s.id, s.epoch
-	wanted := make(map[cluster.TopicPartition]struct{}, len(want))
 	var changed, gone []FetchPartition
 	for _, part := range want {
-		wanted[part.TP] = struct{}{}
 		old, known := s.sent[part.TP]
 		if known && old == part {
 			continue
@@ -46,8 +46,21 @@ func (s *followerSession) fill(req *kmsg.FetchRequest, want []FetchPartition) {
 		if known && old.TopicID != part.TopicID {
 			gone = append(gone, old) // created again: the old incarnation leaves the session
 		}
-		s.sent[part.TP] = part
+		s.sent[part.TP], s.names[part.TopicID] = part, part.TP.Topic
 		changed = append(changed, part)
+	}
+	if len(s.sent) > len(want) {
+		gone = s.forget(want, gone)
+	}
+	req.Topics = fetchTopics(changed)
+	req.ForgottenTopics = forgottenTopics(gone)
+}
+
+// forget drops what is no longer wanted and appends it to gone.
+func (s *followerSession) forget(want, gone []FetchPartition) []FetchPartition {
+	wanted := make(map[cluster.TopicPartition]struct{}, len(want))
+	for _, part := range want {
+		wanted[part.TP] = struct{}{}
 	}
 	for tp, part := range s.sent {
 		if _, stays := wanted[tp]; !stays {
@@ -55,8 +68,23 @@ func (s *followerSession) fill(req *kmsg.FetchRequest, want []FetchPartition) {
 			delete(s.sent, tp)
 		}
 	}
-	req.Topics = fetchTopics(changed)
-	req.ForgottenTopics = forgottenTopics(gone)
+	if len(s.names) > 2*len(s.sent)+100 {
+		clear(s.names)
+		for _, part := range s.sent {
+			s.names[part.TopicID] = part.TP.Topic
+		}
+	}
+	return gone
+}
+
+// asked returns how the last request asked for a partition of the answer.
+func (s *followerSession) asked(topic *kmsg.FetchResponseTopic, partition int32, version int16) (FetchPartition, bool) {
+	name := topic.Topic
+	if version >= firstFetchVersionByID {
+		name = s.names[topic.TopicID]
+	}
+	part, ok := s.sent[cluster.TopicPartition{Topic: name, Partition: partition}]
+	return part, ok && (version < firstFetchVersionByID || part.TopicID == topic.TopicID)
 }
 
 // fetchTopics groups partitions by topic, keeping the order of first appearance.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"klamm/internal/cluster"
 	"klamm/internal/commitlog"
 	"klamm/internal/record"
@@ -150,28 +152,34 @@ func (p *Partition) Followers() []FollowerLag {
 	return out
 }
 
-// appendAsFollower appends fetched batches if the partition still follows in the leader epoch they were fetched in.
-// The leader's high watermark and log start offset are taken over. ok is false when the leadership has changed.
-func (p *Partition) appendAsFollower(epoch cluster.LeaderEpoch, records []byte, leaderHW, leaderStart int64) (info commitlog.AppendInfo, ok bool, err error) {
+// appendAsFollower appends what a fetch brought if the partition still follows in the leader epoch that was asked for,
+// and takes over the leader's high watermark and log start offset. errMovedOn: the log does not end where the fetch
+// began, because another fetcher had the partition meanwhile.
+func (p *Partition) appendAsFollower(asked *FetchPartition, got *kmsg.FetchResponseTopicPartition) (info commitlog.AppendInfo, err error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	log := p.mu.log
-	if log == nil || p.isLeaderLocked() || p.mu.leaderEpoch != epoch {
-		return info, false, nil
+	if log == nil || p.isLeaderLocked() || p.mu.leaderEpoch != asked.CurrentLeaderEpoch {
+		return info, errNotFollowing
 	}
+	p.following.Lock()
+	defer p.following.Unlock()
 	info.LastOffset, info.LastLeaderEpoch = -1, cluster.NoLeaderEpoch
-	if len(records) > 0 {
-		if info, err = p.appendFetchedLocked(records); err != nil {
-			return info, true, err
+	if log.LogEndOffset() != asked.FetchOffset {
+		return info, errMovedOn // also without records: a hole would open behind a truncated log
+	}
+	if len(got.RecordBatches) > 0 {
+		if info, err = p.appendFetchedLocked(got.RecordBatches); err != nil {
+			return info, err
 		}
 	}
-	if _, err = log.SetHighWatermark(leaderHW); err != nil {
-		return info, true, err
+	if _, err = log.SetHighWatermark(got.HighWatermark); err != nil {
+		return info, err
 	}
-	if leaderStart > log.LogStartOffset() {
-		err = log.MaybeIncrementLogStartOffset(min(leaderStart, log.HighWatermark()), "leader's log start offset moved")
+	if got.LogStartOffset > log.LogStartOffset() {
+		err = log.MaybeIncrementLogStartOffset(min(got.LogStartOffset, log.HighWatermark()), "leader's log start offset moved")
 	}
-	return info, true, err
+	return info, err
 }
 
 // appendFetchedLocked appends what a follower fetched. A log that starts inside the first batch and holds nothing (the

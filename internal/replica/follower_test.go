@@ -93,6 +93,27 @@ func TestNewPartitionsDoNotWaitForAFetchersPoll(t *testing.T) {
 	})
 }
 
+func TestAFollowerThatHeardFirstDoesNotWaitLong(t *testing.T) {
+	withCluster(t, 2, nil, func(t *testing.T, c *testCluster) {
+		c.create(tpT, 1, 2)
+		pass(10 * time.Second)
+		tp := testTP(1)
+		c.mu.Lock()
+		c.truth[tp] = &partitionTruth{replicas: []int32{1, 2}, fresh: true, state: cluster.LeaderAndISR{Leader: 1, ISR: []cluster.BrokerID{1, 2}}}
+		follower, leader := c.leaderAndISRLocked(2, []cluster.TopicPartition{tp}), c.leaderAndISRLocked(1, []cluster.TopicPartition{tp})
+		c.mu.Unlock()
+		c.brokers[2].m.HandleLeaderAndISR(follower)
+		pass(100 * time.Millisecond)
+		c.brokers[1].m.HandleLeaderAndISR(leader)
+		start := time.Now()
+		acked := make(chan time.Time, 1)
+		c.leader(tp).Append(AppendRequest{Acks: -1, Timeout: time.Minute, Partitions: []AppendPartition{{TP: tp, Records: testBatch("x")}}}, func([]AppendResult) { acked <- time.Now() })
+		if took := (<-acked).Sub(start); took > 200*time.Millisecond {
+			t.Errorf("acked after %v", took)
+		}
+	})
+}
+
 func TestFollowerCutsWhatItsNewLeaderLacks(t *testing.T) {
 	for _, versions := range []Versions{DefaultVersions(), {Fetch: 11, ListOffsets: 5, OffsetForLeaderEpoch: 3, AlterPartition: 3}} {
 		name := "by fetching"

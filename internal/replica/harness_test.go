@@ -63,6 +63,7 @@ type brokerOptions struct {
 	id         cluster.BrokerID
 	epoch      cluster.BrokerEpoch
 	offlineDir bool // a second log dir that could not be opened
+	plainDisk  bool // without the switch that fails it
 	config     Config
 	logConfig  func(*config.LogConfig)
 	controller ControllerChannel
@@ -77,6 +78,9 @@ func newTestBroker(t testing.TB, o brokerOptions) *testBroker {
 		o.disk = vfs.NewMem()
 	}
 	dirs := []commitlog.DirSpec{{Path: "/disk1", FS: vfs.NewFault(o.disk, b.faults.inject)}}
+	if o.plainDisk {
+		dirs[0].FS = o.disk
+	}
 	if o.offlineDir {
 		dirs = append(dirs, commitlog.DirSpec{Path: "/disk2", Err: fs.ErrPermission})
 	}

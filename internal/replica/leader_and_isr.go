@@ -244,9 +244,7 @@ func (m *Manager) finishStepsLocked(steps []step, codes []cluster.ErrorCode) con
 			}
 		case s.leader == m.cfg.BrokerID:
 			change.leaders++
-			if s.out.changed || s.out.hwMoved {
-				change.wake = append(change.wake, s.tp)
-			}
+			change.wake = append(change.wake, s.tp) // waiting requests may name an older epoch
 			if s.out.changed && cluster.IsInternalTopic(s.tp.Topic) {
 				elected = append(elected, PartitionEpoch{s.tp, s.leaderEpoch})
 			}

@@ -22,10 +22,8 @@ type transition struct {
 
 // outcome says what a transition did to its partition.
 type outcome struct {
-	changed       bool // leader: was not leader before; follower: the leader epoch grew, so its fetcher starts anew
-	hwMoved       bool
-	leaderEpoch   cluster.LeaderEpoch
-	partitionLead cluster.BrokerID
+	// changed: a leader that was none before; a follower whose leader epoch grew, so that its fetcher starts anew.
+	changed bool
 }
 
 // makeLeader applies a leadership of this broker (Kafka: Partition.makeLeader). log is the partition's log, opened by
@@ -57,7 +55,8 @@ func (p *Partition) makeLeader(t *transition, log *commitlog.Log, now time.Time)
 		p.resetFollowersLocked(now, newLeader)
 	}
 	p.mu.leader, p.mu.leaderEpoch, p.mu.partitionEpoch = p.env.self, t.leaderEpoch, t.partitionEpoch
-	return outcome{changed: newLeader, hwMoved: p.advanceHighWatermarkLocked(now), leaderEpoch: t.leaderEpoch}, nil
+	p.advanceHighWatermarkLocked(now) // the caller wakes waiting requests
+	return outcome{changed: newLeader}, nil
 }
 
 func (p *Partition) resetFollowersLocked(now time.Time, newLeader bool) {
@@ -83,7 +82,7 @@ func (p *Partition) makeFollower(t *transition, log *commitlog.Log) outcome {
 	p.mu.isr = isrState{}
 	p.setFollowersLocked(nil)
 	p.mu.leader, p.mu.leaderEpoch, p.mu.partitionEpoch, p.mu.epochStart = t.leader, t.leaderEpoch, t.partitionEpoch, -1
-	return outcome{changed: changed, leaderEpoch: t.leaderEpoch, partitionLead: t.leader}
+	return outcome{changed: changed}
 }
 
 // adoptLog opens the log of a partition whose leader is not known to be alive, so that its high watermark stays in the

@@ -32,6 +32,9 @@ type Partition struct {
 		isr             isrState
 		closed          bool
 	}
+	// following serialises what fetchers do to the log of a follower: a partition may be changing hands between two.
+	// Taken with mu held for reading, held across an append or a truncation.
+	following sync.Mutex
 	// followers has one entry per other replica while this broker leads. The list is replaced under mu held for writing;
 	// its entries change under this lock and mu held for reading.
 	followers struct {

@@ -74,19 +74,17 @@ func (p *purgatory) shard(tp cluster.TopicPartition) *purgatoryShard {
 
 // add lets the request wait for the partitions that key gives for 0 to n-1, at most until the deadline. The caller has
 // just found that it cannot be answered; add looks once more after it is watched, so no change in between is missed.
-func (p *purgatory) add(op pending, n int, key func(int) cluster.TopicPartition, deadline time.Time) {
+func (p *purgatory) add(op pending, n int, key func(int) cluster.TopicPartition, deadline time.Time) *waiter {
 	w := &waiter{home: p, op: op, deadline: deadline, watches: make([]watch, n), heapPos: -1}
 	p.waiting.Add(1) // before the check below: wake relies on it
 	for i := range w.watches {
 		w.watches[i] = watch{waiter: w, index: i, key: key(i)}
 		p.link(&w.watches[i])
 	}
-	if w.try(-1) {
-		return
-	}
-	if !p.timers.add(w) {
+	if !w.try(-1) && !p.timers.add(w) {
 		w.expire()
 	}
+	return w
 }
 
 // wake looks again at the requests that wait for the partition and answers those that can be.

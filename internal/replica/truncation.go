@@ -37,14 +37,14 @@ func truncationOffset(log *commitlog.Log, leader EpochEndOffset, fallback int64)
 // truncate cuts the partition's log where it leaves the leader's and goes on fetching from there.
 func (f *fetcher) truncate(part *followed, leader EpochEndOffset) {
 	var offset int64
-	var done bool
+	var done, cut bool
 	var last cluster.LeaderEpoch
 	err := part.p.asFollower(part.epoch, func(log *commitlog.Log) (err error) {
 		offset, done = truncationOffset(log, leader, log.HighWatermark())
 		if offset < log.HighWatermark() {
 			f.m.log.Warn("log is cut below its high watermark", "topic", part.tp.Topic, "partition", part.tp.Partition, "offset", offset, "high_watermark", log.HighWatermark())
 		}
-		if _, err = log.TruncateTo(offset); err != nil {
+		if cut, err = log.TruncateTo(offset); err != nil {
 			return err
 		}
 		offset, last = log.LogEndOffset(), f.lastEpoch(log)
@@ -57,7 +57,9 @@ func (f *fetcher) truncate(part *followed, leader EpochEndOffset) {
 		f.failed(part, "log not truncated", err)
 		return
 	}
-	f.m.log.Info("log truncated to the leader's", "topic", part.tp.Topic, "partition", part.tp.Partition, "leader", f.key.leader, "offset", offset)
+	if cut {
+		f.m.log.Info("log truncated to the leader's", "topic", part.tp.Topic, "partition", part.tp.Partition, "leader", f.key.leader, "offset", offset)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	part.offset, part.lastEpoch = offset, last
@@ -134,7 +136,7 @@ func (f *fetcher) askEpochEnds(ctx context.Context, ask []*followed, epochs []cl
 		p.Partition, p.CurrentLeaderEpoch, p.LeaderEpoch = part.tp.Partition, int32(part.epoch), int32(epochs[i])
 		req.Topics[t].Partitions = append(req.Topics[t].Partitions, p)
 	}
-	answer, err := f.request1(ctx, req)
+	answer, err := f.ask(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -159,11 +161,11 @@ func (f *fetcher) epochEnd(part *followed, p *kmsg.OffsetForLeaderEpochResponseT
 	case cluster.FencedLeaderEpoch:
 		f.delay(part.tp, fencedPause*f.m.cfg.FetchBackoff, true)
 	default:
-		f.delay(part.tp, f.m.cfg.FetchBackoff, false)
+		f.refused(part.tp)
 	}
 }
 
-func (f *fetcher) request1(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+func (f *fetcher) ask(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.m.cfg.SocketTimeout)
 	defer cancel()
 	return f.conn.Request(ctx, req)
@@ -186,7 +188,7 @@ func (f *fetcher) restart(ctx context.Context, part *followed) {
 		f.delay(part.tp, fencedPause*f.m.cfg.FetchBackoff, true)
 		return
 	case code != cluster.None:
-		f.delay(part.tp, f.m.cfg.FetchBackoff, false)
+		f.refused(part.tp)
 		return
 	}
 	var offset int64
@@ -224,7 +226,7 @@ func (f *fetcher) leaderOffset(ctx context.Context, part *followed, timestamp in
 	p.Partition, p.CurrentLeaderEpoch, p.Timestamp = part.tp.Partition, int32(part.epoch), timestamp
 	t.Partitions = append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)
-	answer, err := f.request1(ctx, req)
+	answer, err := f.ask(ctx, req)
 	if err != nil {
 		return 0, 0, err
 	}
