@@ -1,170 +1,108 @@
 // Command bench prints klamm's figures beside Apache Kafka's, taken in one run on one machine by one load program.
-// Absolute figures depend on the machine and on what else runs on it; the ratios are what counts.
+// Absolute figures depend on the machine and on what else runs on it; the ratios are what counts, so the systems take
+// turns: every figure is taken from each of them, one right after the other, before the next figure's turn comes.
 //
-//	go run ./bench                  klamm, Kafka 3.9.1 (ZooKeeper mode), Kafka 4.1.0 (KRaft)
+//	go run ./bench                  klamm, Kafka 3.9.1 (ZooKeeper mode), Kafka 4.1.0 (KRaft): five to six minutes
+//	go run ./bench -quick           the same with one round of small loads
 //	go run ./bench -only klamm      without Kafka
-//	go run ./bench -quick           one run of each, small loads
+//	go run ./bench -steps topics,load
 //
 // Kafka is started by the scripts of -kafka (default ../shared/kafka), which fetch it with Maven; Java is needed for it.
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
-	"sort"
 	"strings"
+	"syscall"
+	"time"
 )
 
 type options struct {
 	only    string
+	steps   string
 	quick   bool
 	scripts string
-	runs    int
+	budget  time.Duration // no further rounds are begun after it
 	records int
-	bin     string // klamm's binary, built by the run
+	bin     string // klamm's binary; built by the run unless given
+	args    string // more arguments of klamm serve
+	work    string // data goes here
+	keep    bool
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.only, "only", "", "measure one system: klamm, kafka-3.9 or kafka-4.1")
-	flag.BoolVar(&o.quick, "quick", false, "small loads, one run of each")
+	flag.StringVar(&o.only, "only", "", "measure these systems, comma-separated: klamm, kafka-3.9, kafka-4.1")
+	flag.StringVar(&o.steps, "steps", "", "take these steps, comma-separated: "+strings.Join(stepNames(), ", "))
+	flag.BoolVar(&o.quick, "quick", false, "small loads, one round of each")
 	flag.StringVar(&o.scripts, "kafka", filepath.Join("..", "shared", "kafka"), "folder of the scripts that start Kafka")
-	flag.IntVar(&o.runs, "runs", 3, "runs of each figure; the median counts")
-	flag.IntVar(&o.records, "records", 1_000_000, "records of 1 KiB to produce and consume")
+	flag.DurationVar(&o.budget, "budget", 4*time.Minute, "begin no further round after this long; every step is taken once")
+	flag.IntVar(&o.records, "records", 500_000, "records of 1 KiB to produce and consume in a round")
+	flag.StringVar(&o.bin, "bin", "", "klamm binary to measure instead of building one")
+	flag.StringVar(&o.args, "args", "", "more arguments for klamm serve, as in -args '--pprof --override web.listen=127.0.0.1:18080'")
+	flag.StringVar(&o.work, "dir", "", "folder for the data (default: a temporary one)")
+	flag.BoolVar(&o.keep, "keep", false, "keep the data and the logs")
 	flag.Parse()
 	if o.quick {
-		o.runs, o.records = 1, 100_000
+		o.budget, o.records = 0, 200_000
 	}
-	if err := run(o); err != nil {
+	// The first interrupt ends the run, stopping the servers; a second one ends the program.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(o options) error {
-	work, err := os.MkdirTemp("", "klamm-bench")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
-	if o.bin, err = buildKlamm(work); err != nil {
-		return err
-	}
+func run(ctx context.Context, o options) error {
+	var err error
 	if o.scripts, err = filepath.Abs(o.scripts); err != nil {
 		return err
 	}
-	var table []column
+	if _, err := os.Stat(filepath.Join(o.scripts, "kraft.sh")); err != nil && o.only != "klamm" {
+		return fmt.Errorf("the scripts that start Kafka are not there: %w; name their folder by -kafka, or measure klamm alone by -only klamm", err)
+	}
+	work, err := os.MkdirTemp(o.work, "klamm-bench")
+	if err != nil {
+		return err
+	}
+	if !o.keep {
+		defer os.RemoveAll(work)
+	}
+	if o.bin == "" {
+		if o.bin, err = buildKlamm(ctx, work); err != nil {
+			return fmt.Errorf("build klamm: %w", err)
+		}
+	}
+	var columns []*column
 	for _, s := range systems(o) {
-		if o.only != "" && o.only != s.name() {
-			continue
-		}
-		fmt.Printf("measuring %s ...\n", s.name())
-		c, err := measure(o, s, work)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name(), err)
-		}
-		table = append(table, c)
-	}
-	printTable(table)
-	return nil
-}
-
-// figure is one measured quantity; smaller is better unless more is set.
-type figure struct {
-	name string
-	unit string
-	more bool
-}
-
-// figures are the rows of the table, in order.
-var figures = []figure{
-	{"start to first acknowledged record", "ms", false},
-	{"idle RSS", "MiB", false},
-	{"idle CPU of one core", "%", false},
-	{"2000-partition topic: request to all led", "ms", false},
-	{"2000-partition topic: request to every partition took a record", "ms", false},
-	{"2000-partition topic: delete request to gone and all dirs renamed", "ms", false},
-	{"RSS with 2000 partitions", "MiB", false},
-	{"one topic: create, response", "ms", false},
-	{"one topic: delete, response", "ms", false},
-	{"produce 1 KiB, acks=1, one client", "rec/s", true},
-	{"produce 1 KiB: server CPU per record", "µs", false},
-	{"consume 1 KiB, one client", "rec/s", true},
-	{"consume 1 KiB: server CPU per record", "µs", false},
-	{"produce 100 B, acks=all, one client", "rec/s", true},
-	{"one record at a time, acks=all: p50", "ms", false},
-	{"one record at a time, acks=all: p99", "ms", false},
-	{"SIGTERM to exit", "ms", false},
-}
-
-// column holds one system's medians by figure name.
-type column struct {
-	system string
-	values map[string][]float64
-}
-
-func (c column) add(name string, v float64) { c.values[name] = append(c.values[name], v) }
-
-func (c column) median(name string) (float64, bool) {
-	v := append([]float64(nil), c.values[name]...)
-	if len(v) == 0 {
-		return 0, false
-	}
-	sort.Float64s(v)
-	if n := len(v); n%2 == 0 {
-		return (v[n/2-1] + v[n/2]) / 2, true
-	}
-	return v[len(v)/2], true
-}
-
-// printTable prints medians side by side, and how klamm compares: "3.1x" is three times better.
-func printTable(table []column) {
-	fmt.Printf("\n%-66s", "median of the runs")
-	for i, c := range table {
-		fmt.Printf("%16s", c.system)
-		if i > 0 {
-			fmt.Printf("%10s", "klamm is")
+		if o.only == "" || listed(o.only, s.name()) {
+			columns = append(columns, newColumn(s))
 		}
 	}
-	fmt.Println()
-	fmt.Println(strings.Repeat("-", 66+16*len(table)+10*max(0, len(table)-1)))
-	for _, f := range figures {
-		fmt.Printf("%-66s", f.name+" ("+f.unit+")")
-		ours, have := 0.0, false
-		for i, c := range table {
-			v, ok := c.median(f.name)
-			fmt.Printf("%16s", cell(v, ok))
-			if i == 0 {
-				ours, have = v, ok && c.system == "klamm"
-				continue
-			}
-			fmt.Printf("%10s", ratio(f, ours, v, have && ok))
+	if len(columns) == 0 {
+		return fmt.Errorf("-only %s names no system", o.only)
+	}
+	began := time.Now()
+	r := &runner{opts: o, work: work, columns: columns, deadline: began.Add(o.budget)}
+	err = errors.Join(r.run(ctx), r.stopAll())
+	printTable(os.Stdout, columns)
+	fmt.Printf("\ntook %v\n", time.Since(began).Round(time.Second))
+	return err
+}
+
+func listed(list, name string) bool {
+	for _, l := range strings.Split(list, ",") {
+		if strings.TrimSpace(l) == name {
+			return true
 		}
-		fmt.Println()
 	}
-}
-
-func cell(v float64, ok bool) string {
-	switch {
-	case !ok:
-		return "-"
-	case v >= 1000:
-		return fmt.Sprintf("%.0f", v)
-	case v >= 10:
-		return fmt.Sprintf("%.1f", v)
-	default:
-		return fmt.Sprintf("%.2f", v)
-	}
-}
-
-func ratio(f figure, ours, theirs float64, ok bool) string {
-	if !ok || ours <= 0 || theirs <= 0 {
-		return "-"
-	}
-	if f.more {
-		return fmt.Sprintf("%.2fx", ours/theirs)
-	}
-	return fmt.Sprintf("%.2fx", theirs/ours)
+	return false
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -17,34 +19,38 @@ import (
 type system interface {
 	name() string
 	// start launches the broker and returns at once or when it accepts connections.
-	start(dir string) (*server, error)
+	start(ctx context.Context, dir string) (*server, error)
 }
 
 // server is a running broker.
 type server struct {
-	addr  string
-	began time.Time // just before the launch
-	pids  []int     // processes whose CPU and memory count
-	data  string    // log dir
-	stop  func() (time.Duration, error)
+	addr        string
+	began       time.Time     // just before the launch
+	firstRecord time.Duration // from then on
+	pids        []int         // processes whose CPU and memory count
+	data        string        // log dir
+	stop        func() (time.Duration, error)
 }
 
 func systems(o options) []system {
-	return []system{klamm{o.bin}, kafkaZK{o.scripts}, kafkaKRaft{o.scripts}}
+	return []system{klamm{o.bin, strings.Fields(o.args)}, kafkaZK{o.scripts}, kafkaKRaft{o.scripts}}
 }
 
-func buildKlamm(work string) (string, error) {
+func buildKlamm(ctx context.Context, work string) (string, error) {
 	bin := filepath.Join(work, "klamm")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "./cmd/klamm")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "./cmd/klamm")
 	cmd.Stderr = os.Stderr
 	return bin, cmd.Run()
 }
 
-type klamm struct{ bin string }
+type klamm struct {
+	bin  string
+	args []string
+}
 
 func (klamm) name() string { return "klamm" }
 
-func (k klamm) start(dir string) (*server, error) {
+func (k klamm) start(_ context.Context, dir string) (*server, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
@@ -62,7 +68,8 @@ func (k klamm) start(dir string) (*server, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(k.bin, "serve", conf)
+	cmd := exec.Command(k.bin, append([]string{"serve", conf}, k.args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt of the terminal is the bench's to handle
 	cmd.Stdout, cmd.Stderr = log, log
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
@@ -84,8 +91,8 @@ type kafkaZK struct{ scripts string }
 
 func (kafkaZK) name() string { return "kafka-3.9" }
 
-func (k kafkaZK) start(dir string) (*server, error) {
-	return startByScript(filepath.Join(k.scripts, "zk-cluster.sh"), dir, []string{"KAFKA_VERSION=3.9.1"},
+func (k kafkaZK) start(ctx context.Context, dir string) (*server, error) {
+	return startByScript(ctx, filepath.Join(k.scripts, "zk-cluster.sh"), dir, []string{"KAFKA_VERSION=3.9.1"},
 		func(port int) string { return fmt.Sprint("127.0.0.1:", port+1) }, "b0", []string{"b0/pid", "zk/pid"})
 }
 
@@ -93,21 +100,22 @@ type kafkaKRaft struct{ scripts string }
 
 func (kafkaKRaft) name() string { return "kafka-4.1" }
 
-func (k kafkaKRaft) start(dir string) (*server, error) {
-	return startByScript(filepath.Join(k.scripts, "kraft.sh"), dir, []string{"KAFKA_VERSION=4.1.0"},
+func (k kafkaKRaft) start(ctx context.Context, dir string) (*server, error) {
+	return startByScript(ctx, filepath.Join(k.scripts, "kraft.sh"), dir, []string{"KAFKA_VERSION=4.1.0"},
 		func(port int) string { return fmt.Sprint("127.0.0.1:", port+1) }, "n1", []string{"n1/pid"})
 }
 
 // startByScript runs one broker by a script that writes pid files. The script's own waiting is part of the start, as
 // it is with the JVM's own scripts; formatting a KRaft data dir, another JVM, is too.
-func startByScript(script, dir string, env []string, addr func(port int) string, broker string, pidFiles []string) (*server, error) {
+func startByScript(ctx context.Context, script, dir string, env []string, addr func(port int) string, broker string, pidFiles []string) (*server, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	port = 20000 + port%20000 // room for the ports above it
-	run := func(args ...string) error {
-		cmd := exec.Command(script, args...)
+	port = 10000 + port%20000 // with room for the ports above it, below those that the kernel gives to clients
+	run := func(ctx context.Context, args ...string) error {
+		cmd := exec.CommandContext(ctx, script, args...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Env = append(os.Environ(), env...)
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
@@ -117,8 +125,8 @@ func startByScript(script, dir string, env []string, addr func(port int) string,
 		return nil
 	}
 	began := time.Now()
-	if err := run("start", "1", dir, strconv.Itoa(port)); err != nil {
-		return nil, err
+	if err := run(ctx, "start", "1", dir, strconv.Itoa(port)); err != nil {
+		return nil, errors.Join(err, run(context.Background(), "stop", dir))
 	}
 	s := &server{addr: addr(port), began: began, data: filepath.Join(dir, broker, "data")}
 	for _, f := range pidFiles {
@@ -135,7 +143,7 @@ func startByScript(script, dir string, env []string, addr func(port int) string,
 			time.Sleep(2 * time.Millisecond)
 		}
 		took := time.Since(t)
-		return took, run("stop", dir)
+		return took, run(context.Background(), "stop", dir)
 	}
 	return s, nil
 }
@@ -179,6 +187,26 @@ func (s *server) rssMiB() float64 {
 		}
 	}
 	return float64(kb) / 1024
+}
+
+// cpuOver waits and says how much of one core the server used meanwhile, in percent.
+func (s *server) cpuOver(ctx context.Context, d time.Duration) float64 {
+	before, t := s.cpu(), time.Now()
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return 100 * float64(s.cpu()-before) / float64(time.Since(t))
+}
+
+// settle waits until the server is done with what earlier steps left it to do: it uses less than a twentieth of a core.
+// It gives up after a while, since some never rest.
+func (s *server) settle(ctx context.Context) {
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
+		if s.cpuOver(ctx, 400*time.Millisecond) < 5 {
+			return
+		}
+	}
 }
 
 // cpu is the processes' user and system time so far.

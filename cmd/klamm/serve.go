@@ -25,6 +25,7 @@ Usage: klamm serve [server.properties] [options]
   --override KEY=VALUE   set one key, over file and environment; repeatable
   --log-format FORMAT    text (default) or json; logs go to standard error
   --log-level LEVEL      debug, info (default), warn or error
+  --pprof                profiles of the process at /debug/pprof/ of the web address
   --help
 
 Environment: KAFKA_LOG_RETENTION_MS sets log.retention.ms, and so on, as in
@@ -42,6 +43,7 @@ type serveOptions struct {
 	overrides []string
 	logFormat string
 	logLevel  slog.Level
+	pprof     bool
 	help      bool
 }
 
@@ -67,7 +69,7 @@ func serve(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := stopOnSignal()
 	defer stop()
-	err = node.Run(ctx, node.Options{Config: cfg, Log: log, Banner: stdout, Version: version()})
+	err = node.Run(ctx, node.Options{Config: cfg, Log: log, Banner: stdout, Version: version(), Pprof: opts.pprof})
 	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintf(stderr, "klamm serve: %v\n", err)
 		return 1
@@ -104,6 +106,8 @@ func parseServe(args []string) (serveOptions, error) {
 			}
 		case args[i] == "--help" || args[i] == "-h":
 			o.help = true
+		case args[i] == "--pprof":
+			o.pprof = true
 		case strings.HasPrefix(args[i], "-"):
 			return o, fmt.Errorf("%s is not an option; `klamm serve --help` lists them", args[i])
 		case o.file != "":

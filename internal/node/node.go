@@ -38,6 +38,7 @@ type Options struct {
 	Log     *slog.Logger
 	Banner  io.Writer // gets the start summary for people; nil for none
 	Version string    // of this build, shown in the banner
+	Pprof   bool      // serve Go's profiles on the web address, which must be a loopback one then
 }
 
 // broker holds the parts of a running broker; built step by step by start.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,10 @@ func startWeb(b *broker) (*web, error) {
 		return nil, fmt.Errorf("web.listen=%s: %w; stop what uses the port, choose another, or leave web.listen empty", b.cfg.WebListen, err)
 	}
 	w.addr = l.Addr().String()
+	if b.opts.Pprof && !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		_ = l.Close()
+		return nil, fmt.Errorf("--pprof shows the inside of the process: web.listen=%s must be a loopback address with it", b.cfg.WebListen)
+	}
 	if !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
 		b.log.Warn("the web address is open to the network without authentication: whoever reaches it can read topic names and metrics", "address", w.addr)
 	}
@@ -75,6 +80,12 @@ func (w *web) routes() http.Handler {
 	mux.HandleFunc("GET /api/v1/topics/{topic}/deletion", w.json(w.deletion))
 	mux.HandleFunc("GET /api/v1/deletions", w.json(w.deletions))
 	mux.HandleFunc("GET /{$}", w.serveIndex)
+	if w.b.opts.Pprof {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	return secured(mux)
 }
 
