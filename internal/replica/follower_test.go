@@ -178,6 +178,21 @@ func TestFollowerBehindTheLeadersStartBeginsAnew(t *testing.T) {
 	})
 }
 
+func TestConsumersMayReadFromFollowers(t *testing.T) {
+	withCluster(t, 2, nil, func(t *testing.T, c *testCluster) {
+		c.create(tpT, 1, 2)
+		pass(time.Second)
+		a := &answer[FetchResult]{}
+		c.brokers[2].m.Fetch(FetchRequest{ReplicaID: -1, FollowersToo: true, MinBytes: 1, MaxBytes: 1000, MaxWait: time.Minute, Partitions: []FetchPartition{fetchPart(tpT, 0)}}, a.set)
+		c.produce(tpT, -1, "x")
+		pass(2 * time.Second)
+		r, done := a.result()
+		if got := values(t, r); !done || !slices.Equal(got, []string{"x"}) {
+			t.Errorf("answered %v: %v", done, got)
+		}
+	})
+}
+
 func TestFetchersChangeInNumber(t *testing.T) {
 	withCluster(t, 2, nil, func(t *testing.T, c *testCluster) {
 		for i := range 16 {

@@ -61,11 +61,56 @@ func (m *Manager) OfflineLogDirs() []string {
 	return out
 }
 
-// DescribeProducers lists the producers that a hosted partition remembers (DescribeProducers, KIP-664).
+// DescribeProducers lists the producers that a hosted partition, led or followed, remembers (KIP-664).
 func (m *Manager) DescribeProducers(tp cluster.TopicPartition) ([]commitlog.ProducerState, cluster.ErrorCode) {
-	log, _, code := m.LeaderLog(tp)
+	p, code := m.lookup(tp)
 	if code != cluster.None {
 		return nil, code
 	}
+	log := p.Log()
+	if log == nil {
+		return nil, cluster.NotLeaderOrFollower
+	}
 	return log.ActiveProducers(), cluster.None
+}
+
+// StrayReplica is a log on this broker that no partition uses.
+type StrayReplica struct {
+	TP      cluster.TopicPartition
+	TopicID cluster.TopicID // zero when the log has none
+	Dir     string
+	Size    int64 // bytes
+	Reason  string
+}
+
+// StrayReplicas lists logs that the controller has not asked for and, as far as this broker's metadata goes, will not:
+// their topic is gone or another one of that name has taken its place, or the partition was moved away while this
+// broker was down. Kafka leaves them on the disk without a word. Nothing is deleted here: the metadata may be behind.
+// Before the first LeaderAndIsr and UpdateMetadata requests the list is empty.
+func (m *Manager) StrayReplicas() []StrayReplica {
+	image := m.metadata.Image()
+	if !m.checkpointing.Load() || image.TopicCount() == 0 {
+		return nil
+	}
+	var out []StrayReplica
+	for _, log := range m.logs.Logs() {
+		tp := log.TopicPartition()
+		if _, state := m.Partition(tp); state != HostedNone {
+			continue
+		}
+		stray := StrayReplica{TP: tp, TopicID: log.TopicID(), Dir: log.Dir(), Size: log.Size()}
+		part, known := image.Partition(tp)
+		switch id := image.TopicID(tp.Topic); {
+		case !known:
+			stray.Reason = "the partition does not exist"
+		case !id.IsZero() && !stray.TopicID.IsZero() && id != stray.TopicID:
+			stray.Reason = "the topic was deleted and created again"
+		case !contains(part.Replicas, m.cfg.BrokerID):
+			stray.Reason = "this broker is not a replica of the partition"
+		default:
+			continue // a LeaderAndIsr request is on its way
+		}
+		out = append(out, stray)
+	}
+	return out
 }

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
 	"klamm/internal/config"
+	"klamm/internal/vfs"
 )
 
 func TestListOffsets(t *testing.T) {
@@ -177,4 +179,96 @@ func TestDescribeLogDirs(t *testing.T) {
 	if !cmp.Equal(b.OfflineLogDirs(), []string{"/disk2"}) {
 		t.Errorf("offline dirs %v", b.OfflineLogDirs())
 	}
+}
+
+func TestDescribeProducersOfFollowersToo(t *testing.T) {
+	b := newTestBroker(t, brokerOptions{})
+	b.alive(1, 2)
+	b.lead(leadState{topic: "f", leader: 2, isr: []int32{1, 2}, isNew: true})
+	if _, code := b.DescribeProducers(cluster.TopicPartition{Topic: "f"}); code != cluster.None {
+		t.Errorf("follower: %v", code)
+	}
+	if _, code := b.DescribeProducers(testTP(9)); code != cluster.UnknownTopicOrPartition {
+		t.Errorf("unknown partition: %v", code)
+	}
+}
+
+func TestStrayReplicasAreNamedWithTheReason(t *testing.T) {
+	b := newTestBroker(t, brokerOptions{})
+	ids := map[string]cluster.TopicID{"hosted": {1}, "gone": {2}, "again": {3}, "moved": {4}, "coming": {5}}
+	for topic, id := range ids {
+		if _, err := b.logs.GetOrCreate(cluster.TopicPartition{Topic: topic}, id, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := b.StrayReplicas(); got != nil {
+		t.Errorf("before any request: %+v", got)
+	}
+	update := func(topic string, id cluster.TopicID, replicas ...int32) {
+		req := kmsg.NewPtrUpdateMetadataRequest()
+		req.Version, req.ControllerEpoch, req.BrokerEpoch = 8, 1, -1
+		ts := kmsg.NewUpdateMetadataRequestTopicState()
+		ts.Topic, ts.TopicID = topic, id
+		p := kmsg.NewUpdateMetadataRequestTopicPartition()
+		p.Leader, p.Replicas = replicas[0], replicas
+		ts.PartitionStates = append(ts.PartitionStates, p)
+		req.TopicStates = append(req.TopicStates, ts)
+		b.HandleUpdateMetadata(req)
+	}
+	update("hosted", ids["hosted"], 1)
+	update("again", cluster.TopicID{33}, 1)
+	update("moved", ids["moved"], 2, 3)
+	update("coming", ids["coming"], 2, 1)
+	b.HandleLeaderAndISR(leaderAndISRRequest(7, leadState{topic: "hosted", id: ids["hosted"], leader: 1, isr: []int32{1}}))
+	want := []StrayReplica{
+		{TP: cluster.TopicPartition{Topic: "again"}, TopicID: ids["again"], Dir: "/disk1", Reason: "the topic was deleted and created again"},
+		{TP: cluster.TopicPartition{Topic: "gone"}, TopicID: ids["gone"], Dir: "/disk1", Reason: "the partition does not exist"},
+		{TP: cluster.TopicPartition{Topic: "moved"}, TopicID: ids["moved"], Dir: "/disk1", Reason: "this broker is not a replica of the partition"},
+	}
+	if diff := cmp.Diff(want, b.StrayReplicas()); diff != "" {
+		t.Errorf("strays (-want +got):\n%s", diff)
+	}
+}
+
+func TestTopicMetricsSumUpWhatIsOverTheLimit(t *testing.T) {
+	b := newTestBroker(t, brokerOptions{})
+	b.alive(1)
+	size := int64(len(testBatch("x")))
+	for i, topic := range []string{"busy", "calm", "idle"} {
+		tp := cluster.TopicPartition{Topic: topic}
+		b.lead(leadState{topic: topic, leader: 1, isr: []int32{1}, isNew: true})
+		for range 2 - i {
+			b.produce(1, tp, "x")
+		}
+		a := b.consume(0, fetchPart(tp, 0))
+		if r, _ := a.result(); r.Records != nil {
+			r.Records.Release()
+		}
+	}
+	want := []TopicMetrics{{Topic: "busy", BytesIn: 2 * size, BytesOut: 2 * size, MessagesIn: 2}, {BytesIn: size, BytesOut: size, MessagesIn: 1}}
+	if diff := cmp.Diff(want, b.TopicMetrics(1)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+	b.HandleStopReplica(stopRequest(3, false, stop{tp: cluster.TopicPartition{Topic: "busy"}, epoch: -2, delete: true}))
+	if got := b.TopicMetrics(-1); len(got) != 2 || got[0].Topic != "calm" {
+		t.Errorf("after a deletion: %+v", got)
+	}
+}
+
+func TestHighWatermarksAreWrittenOncePartitionsAreKnown(t *testing.T) {
+	disk := vfs.NewMem()
+	withBroker(t, brokerOptions{disk: disk}, func(t *testing.T, b *testBroker) {
+		pass(6 * time.Second)
+		if _, err := vfs.ReadFile(disk, "replication-offset-checkpoint"); err == nil {
+			t.Error("written before the first LeaderAndIsr request")
+		}
+		b.alive(1)
+		b.lead(leadState{topic: "t", leader: 1, isr: []int32{1}, isNew: true})
+		b.produce(1, tpT, "a", "b")
+		pass(6 * time.Second)
+		got, err := vfs.ReadFile(disk, "replication-offset-checkpoint")
+		if want := "0\n1\nt 0 2\n"; err != nil || string(got) != want {
+			t.Errorf("checkpoint %q, %v; want %q", got, err, want)
+		}
+	})
 }
