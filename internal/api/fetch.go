@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -27,7 +28,7 @@ import (
 //	v15  replica state with the follower's broker epoch
 //	v16  the current leader beside NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH
 //	v17  directory ids, v18 the consumer's high watermark: not used
-func (h *Handlers) handleFetch(_ context.Context, r *wire.Request) {
+func (h *Handlers) handleFetch(ctx context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.FetchRequest)
 	im := h.d.Cache.Image()
 	replicaID, replicaEpoch := cluster.BrokerID(req.ReplicaID), cluster.NoBrokerEpoch
@@ -76,7 +77,9 @@ func (h *Handlers) handleFetch(_ context.Context, r *wire.Request) {
 	if len(ask.Partitions) < len(f.partitions) {
 		ask.MaxWait = 0
 	}
-	h.d.Replicas.Fetch(ask, f.answer)
+	if hurry := h.d.Replicas.Fetch(ask, f.answer); hurry != nil {
+		f.endWith(ctx, hurry)
+	}
 }
 
 // fetchPartitions lists the request's partitions in order. An id that is unknown leaves the topic's name empty.
@@ -134,10 +137,38 @@ type fetchAnswer struct {
 	partitions []replica.FetchPartition // of the session, in order
 	results    []replica.FetchResult    // parallel to partitions
 	asked      []int                    // the indexes that replica was asked for
+
+	mu       sync.Mutex
+	answered bool
+	unwatch  func() bool // stops watching the connection
+}
+
+// endWith ends the wait when the connection is gone: a client may ask for a wait of weeks, go, and come again.
+func (f *fetchAnswer) endWith(ctx context.Context, hurry func()) {
+	unwatch := context.AfterFunc(ctx, hurry)
+	f.mu.Lock()
+	f.unwatch = unwatch
+	answered := f.answered
+	f.mu.Unlock()
+	if answered {
+		unwatch()
+	}
+}
+
+// finished notes that the answer is being made.
+func (f *fetchAnswer) finished() {
+	f.mu.Lock()
+	f.answered = true
+	unwatch := f.unwatch
+	f.mu.Unlock()
+	if unwatch != nil {
+		unwatch()
+	}
 }
 
 // answer is called by replica when the fetch is satisfied or its time is over.
 func (f *fetchAnswer) answer(results []replica.FetchResult) {
+	f.finished()
 	for i, at := range f.asked {
 		f.results[at] = results[i]
 	}
