@@ -190,6 +190,7 @@ func (b *broker) replicaOptions(dial dialFunc) replica.Options {
 			FetchMinBytes: int32(c.ReplicaFetchMinBytes), FetchMaxBytes: int32(c.ReplicaFetchMaxBytes),
 			FetchResponseMaxBytes: int32(c.ReplicaFetchResponseMaxBytes), FetchWaitMax: c.ReplicaFetchWaitMax,
 			FetchBackoff: c.ReplicaFetchBackoff, SocketTimeout: c.ReplicaSocketTimeout,
+			Versions: replica.VersionsFor(c.InterBrokerProtocol),
 		},
 		Logs: b.logs, Metadata: b.cache, BrokerEpoch: b.reg.epoch, Controller: b.channel, Log: b.log,
 		Dial: func(ctx context.Context, id cluster.BrokerID) (replica.Conn, error) {

@@ -33,18 +33,6 @@ type Config struct {
 	Versions              Versions      // zero value: those of inter.broker.protocol.version 3.9
 }
 
-// Versions are the request versions that this broker sends to others, by inter.broker.protocol.version.
-type Versions struct {
-	Fetch, ListOffsets, OffsetForLeaderEpoch, AlterPartition int16
-	// TruncationOnFetch: followers find diverging epochs by fetching (2.7-IV1 and later).
-	TruncationOnFetch bool
-}
-
-// DefaultVersions are those of inter.broker.protocol.version 3.9.
-func DefaultVersions() Versions {
-	return Versions{Fetch: 17, ListOffsets: 9, OffsetForLeaderEpoch: 4, AlterPartition: 3, TruncationOnFetch: true}
-}
-
 func (c Config) withDefaults() Config {
 	c.ReplicaLagTimeMax = cmp.Or(c.ReplicaLagTimeMax, 30*time.Second)
 	c.CheckpointInterval = cmp.Or(c.CheckpointInterval, 5*time.Second)
