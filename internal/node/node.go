@@ -241,29 +241,6 @@ func (b *broker) serve(context.Context) error {
 	return nil
 }
 
-// awaitReady waits until this broker has been told of itself and of a controller: from then on clients can work.
-func (b *broker) awaitReady(ctx context.Context) error {
-	ready := make(chan bool, 1)
-	b.cache.Await(nil, time.Now().Add(time.Hour), func(im *metadata.Image) bool {
-		return im.Controller() != cluster.NoBroker && im.HasBroker(b.cfg.ID)
-	}, func(ok bool) { ready <- ok })
-	slow := time.NewTicker(10 * time.Second)
-	defer slow.Stop()
-	for {
-		select {
-		case <-ready:
-			b.web.setReady(true)
-			return nil
-		case <-slow.C:
-			b.log.Warn("waiting for a controller to announce this broker", "broker", b.cfg.ID, "controller", b.driver.ActiveControllerID())
-		case err := <-b.parts.failed:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
 // stop ends everything that was started, also after a start that failed half way.
 func (b *broker) stop() error {
 	if b.web != nil {
