@@ -139,7 +139,7 @@ func (h *Handlers) apis() []servedAPI {
 		{kmsg.Heartbeat, 0, 4, wire.AllListeners, h.handleHeartbeat},
 		{kmsg.LeaveGroup, 0, 5, wire.AllListeners, h.handleLeaveGroup},
 		{kmsg.SyncGroup, 0, 5, wire.AllListeners, h.handleSyncGroup},
-		{kmsg.DescribeGroups, 0, 6, wire.AllListeners, h.handleDescribeGroups},
+		{kmsg.DescribeGroups, 0, 5, wire.AllListeners, h.handleDescribeGroups},
 		{kmsg.ListGroups, 0, 5, wire.AllListeners, h.handleListGroups},
 		{kmsg.DeleteGroups, 0, 2, wire.AllListeners, h.handleDeleteGroups},
 		{kmsg.OffsetDelete, 0, 0, wire.AllListeners, h.handleOffsetDelete},

@@ -98,7 +98,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) {
 		}
 		s.ask(j.Token, "join "+j.MemberID, j)
 	case "sync":
-		e := Sync{Token: s.token, Group: group, MemberID: arg("member"), InstanceID: arg("instance"), Generation: int32(number("generation", 1))}
+		e := Sync{Token: s.token, Group: group, MemberID: arg("member"), InstanceID: arg("instance"), Generation: int32(number("generation", 1)),
+			ProtocolType: arg("type"), ProtocolName: arg("name")}
 		for _, a := range strings.Split(arg("assign"), "+") {
 			if id, data, ok := strings.Cut(a, "="); ok {
 				e.Assignments = append(e.Assignments, Assignment{id, []byte(data)})
@@ -111,11 +112,36 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) {
 		s.ask(s.token, "leave", Leave{s.token, group, []MemberIdentity{{arg("member"), arg("instance")}}})
 	case "commit":
 		tp := cluster.TopicPartition{Topic: arg("topic"), Partition: int32(number("partition", 0))}
-		s.ask(s.token, "commit", Commit{Token: s.token, Group: group, MemberID: arg("member"), Generation: int32(number("generation", -1)),
+		var txn *Producer
+		if has("txn") {
+			txn = &Producer{ID: number("txn", 0)}
+		}
+		s.ask(s.token, "commit", Commit{Token: s.token, Group: group, MemberID: arg("member"), InstanceID: arg("instance"), Generation: int32(number("generation", -1)), Txn: txn,
 			Offsets: []CommitOffset{{TopicPartition: tp, Offset: number("offset", 0), LeaderEpoch: -1, Metadata: arg("metadata"),
 				CommitTimestamp: -1, ExpireTimestamp: number("expires", -1)}}})
 	case "fetch":
-		s.ask(s.token, "fetch", FetchOffsets{Token: s.token, Group: group, All: true})
+		e := FetchOffsets{Token: s.token, Group: group, All: !has("stable"), RequireStable: has("stable")}
+		if has("stable") {
+			e.Partitions = []cluster.TopicPartition{{Topic: arg("topic")}}
+		}
+		s.ask(s.token, "fetch", e)
+	case "end-txn":
+		ev := TxnEnded{number("producer", 0), !has("abort")}
+		s.log = append(s.log, ev)
+		s.step(ev)
+	case "stats":
+		s.ask(s.token, "stats", CollectStats{s.token})
+	case "max-size":
+		s.core.cfg.MaxSize = int(number("members", 0))
+	case "start-loading":
+		s.step(Unload{})
+		s.timers = map[Timer]Time{}
+		s.core = New(s.core.cfg)
+	case "finish-loading":
+		for _, r := range s.log {
+			s.step(r)
+		}
+		s.step(Loaded{})
 	case "describe":
 		s.ask(s.token, "describe", Describe{s.token, group})
 	case "list":
@@ -296,7 +322,7 @@ func show(v any) string {
 	case FetchOffsetsResult:
 		var os []string
 		for _, o := range r.Offsets {
-			os = append(os, fmt.Sprintf("%v=%d", o.TopicPartition, o.Offset))
+			os = append(os, fmt.Sprintf("%v=%d", o.TopicPartition, o.Offset)+strings.TrimPrefix(" "+o.Err.String(), " NONE"))
 		}
 		return fmt.Sprint(r.Err, os)
 	case Description:
@@ -304,9 +330,14 @@ func show(v any) string {
 		for _, m := range r.Members {
 			ms = append(ms, fmt.Sprintf("%s:%s", m.MemberID, m.Assignment))
 		}
+		if r.Err != cluster.None {
+			return r.Err.String()
+		}
 		return fmt.Sprintf("%s %s %v", r.State, r.Protocol, ms)
 	case ListResult:
-		return fmt.Sprint(r.Groups)
+		return fmt.Sprint(strings.TrimPrefix(r.Err.String()+" ", "NONE "), r.Groups)
+	case Stats:
+		return fmt.Sprintf("groups=%v members=%d offsets=%d", r.Groups, r.Members, r.Offsets)
 	case DeleteOffsetsResult:
 		return fmt.Sprint(r.Err, r.Errs)
 	}

@@ -152,7 +152,9 @@ func (g *group) restore(v *kmsg.GroupMetadataValue) {
 		if mv.InstanceID != nil {
 			m.instance = *mv.InstanceID
 		}
-		g.add(m)
+		if g.members[m.id] == nil && (m.instance == "" || g.static[m.instance] == "") { // no broker stores one twice
+			g.add(m)
+		}
 	}
 	if v.Leader != nil && g.members[*v.Leader] != nil {
 		g.leader = *v.Leader
