@@ -15,6 +15,9 @@ import (
 // loadRetry is the pause after a load that failed: the disk may answer again, or the leadership is on its way out.
 const loadRetry = time.Second
 
+// errNotLeader is a load that came too late.
+var errNotLeader = errors.New("not the leader of the partition")
+
 // loaded is a piece of the log on its way from the loader to the shard.
 type loaded struct {
 	anew   bool // what came before is void
@@ -39,8 +42,12 @@ func (s *shard) load(ctx context.Context, out chan<- loaded) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		s.c.counters.loadsFailed.Add(1)
-		s.log.Error("groups not loaded, trying again", "err", err)
+		if errors.Is(err, errNotLeader) {
+			s.log.Debug("groups not loaded: the leadership has gone", "err", err)
+		} else {
+			s.c.counters.loadsFailed.Add(1)
+			s.log.Error("groups not loaded, trying again", "err", err)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -58,7 +65,11 @@ func (s *shard) loadOnce(ctx context.Context, out chan<- loaded) error {
 	}
 	start := time.Now()
 	log, epoch, code := s.c.o.Replicas.LeaderLog(s.tp())
-	if code != cluster.None {
+	switch code {
+	case cluster.None:
+	case cluster.NotLeaderOrFollower:
+		return errNotLeader // the resignation is on its way
+	default:
 		return fmt.Errorf("open the log of %s: %v", s.tp(), code)
 	}
 	send := func(l loaded) error {
