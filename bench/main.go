@@ -76,6 +76,7 @@ func run(ctx context.Context, o options) error {
 	if !o.keep {
 		defer os.RemoveAll(work)
 	}
+	spreadBelow(work)
 	if o.bin == "" {
 		if o.bin, err = buildKlamm(ctx, work); err != nil {
 			return fmt.Errorf("build klamm: %w", err)

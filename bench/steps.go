@@ -24,9 +24,9 @@ var steps = []step{
 	{"idle", 1, false, idle},
 	{"topics", 4, false, oneTopic},
 	{"latency", 3, false, oneByOne},
-	{"load", 5, false, load},
+	{"big", 2, false, bigTopic},
 	{"thousand", 2, true, thousandTopics},
-	{"big", 3, false, bigTopic},
+	{"load", 3, false, load},
 	{"exit", 1, true, exitBig},
 }
 
@@ -84,6 +84,7 @@ func (r *runner) one(ctx context.Context, s step, c *column, round int) {
 		if c.srv == nil {
 			srv, err := r.launch(ctx, c, "main")
 			if err != nil {
+				c.dead = true
 				return err
 			}
 			c.srv = srv
@@ -106,8 +107,8 @@ func (r *runner) one(ctx context.Context, s step, c *column, round int) {
 
 // launch starts a system on an empty folder and waits for its first acknowledged record.
 func (r *runner) launch(ctx context.Context, c *column, name string) (*server, error) {
-	dir := filepath.Join(r.work, c.system.name(), name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	dir := filepath.Join(r.work, c.system.name()+"-"+name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
 	srv, err := c.system.start(ctx, dir)

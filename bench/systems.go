@@ -32,6 +32,10 @@ type server struct {
 	stop        func() (time.Duration, error)
 }
 
+// sharedConfig is set in all systems. Removed directories stay until the run is over: their removal would disturb a
+// later figure of a system, and ext4 without a journal is slow to reuse the inodes of files that were just removed.
+const sharedConfig = "log.segment.delete.delay.ms=3600000\n"
+
 func systems(o options) []system {
 	return []system{klamm{o.bin, strings.Fields(o.args)}, kafkaZK{o.scripts}, kafkaKRaft{o.scripts}}
 }
@@ -58,8 +62,8 @@ func (k klamm) start(_ context.Context, dir string) (*server, error) {
 	addr := fmt.Sprint("127.0.0.1:", port)
 	conf := filepath.Join(dir, "server.properties")
 	data := filepath.Join(dir, "data")
-	text := fmt.Sprintf("broker.id=1\nlisteners=PLAINTEXT://%s\nlog.dirs=%s\netcd.data.dir=%s\nweb.listen=\noffsets.topic.replication.factor=1\n",
-		addr, data, filepath.Join(dir, "etcd"))
+	text := fmt.Sprintf("broker.id=1\nlisteners=PLAINTEXT://%s\nlog.dirs=%s\netcd.data.dir=%s\nweb.listen=\noffsets.topic.replication.factor=1\n%s",
+		addr, data, filepath.Join(dir, "etcd"), sharedConfig)
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
@@ -116,7 +120,7 @@ func startByScript(ctx context.Context, script, dir string, env []string, addr f
 	run := func(ctx context.Context, args ...string) error {
 		cmd := exec.CommandContext(ctx, script, args...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		cmd.Env = append(os.Environ(), env...)
+		cmd.Env = append(append(os.Environ(), "EXTRA="+strings.ReplaceAll(sharedConfig, "\n", "\\n")), env...)
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
 		if err := cmd.Run(); err != nil {
