@@ -83,6 +83,12 @@ func nullable(s string) *string {
 	return &s
 }
 
+// reason is what a client gives as its reason, cut to the length that Kafka's clients keep.
+func reason(s *string) string {
+	r := text(s)
+	return r[:min(len(r), 255)]
+}
+
 // partitionExists reports whether a partition is in this broker's metadata.
 func (h *Handlers) partitionExists(tp cluster.TopicPartition) bool {
 	_, ok := h.d.Cache.Image().Partition(tp)

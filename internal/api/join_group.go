@@ -17,7 +17,7 @@ import (
 //	v5  static members (KIP-345)
 //	v6  flexible
 //	v7  the protocol type in the answer; null instead of "" for no protocol
-//	v8  a reason, which Kafka logs
+//	v8  a reason, for the log
 //	v9  a returning static leader is told to skip the assignment (KIP-814)
 func (h *Handlers) handleJoinGroup(_ context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.JoinGroupRequest)
@@ -26,7 +26,7 @@ func (h *Handlers) handleJoinGroup(_ context.Context, r *wire.Request) {
 		Group: req.Group, MemberID: req.MemberID, InstanceID: instance, ClientID: r.ClientID, ClientHost: "/" + r.Conn.RemoteHost(),
 		NewMemberID: newMemberID(r.ClientID, instance), SessionTimeoutMs: int64(req.SessionTimeoutMillis),
 		RebalanceTimeoutMs: int64(req.RebalanceTimeoutMillis), ProtocolType: req.ProtocolType,
-		RequireKnownMember: req.Version >= 4 && instance == "", SupportsSkippingAssignment: req.Version >= 9,
+		Reason: reason(req.Reason), RequireKnownMember: req.Version >= 4 && instance == "", SupportsSkippingAssignment: req.Version >= 9,
 	}
 	if req.Version == 0 {
 		e.RebalanceTimeoutMs = e.SessionTimeoutMs

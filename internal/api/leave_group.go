@@ -15,7 +15,7 @@ import (
 //	v0-v2  one member, whose error is the answer's
 //	v3     several members, also by instance id alone, each with its error (KIP-345)
 //	v4     flexible
-//	v5     a reason, which Kafka logs
+//	v5     a reason, for the log
 func (h *Handlers) handleLeaveGroup(_ context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.LeaveGroupRequest)
 	e := group.Leave{Group: req.Group}
@@ -23,7 +23,7 @@ func (h *Handlers) handleLeaveGroup(_ context.Context, r *wire.Request) {
 		e.Members = []group.MemberIdentity{{MemberID: req.MemberID}}
 	}
 	for _, m := range req.Members {
-		e.Members = append(e.Members, group.MemberIdentity{MemberID: m.MemberID, InstanceID: text(m.InstanceID)})
+		e.Members = append(e.Members, group.MemberIdentity{MemberID: m.MemberID, InstanceID: text(m.InstanceID), Reason: reason(m.Reason)})
 	}
 	askGroup(h.d.Groups, e, func(res group.LeaveResult) {
 		resp := req.ResponseKind().(*kmsg.LeaveGroupResponse)

@@ -57,7 +57,7 @@ func (c *Core) handleDeleteGroup(e DeleteGroup) {
 	if g.generation > 0 {
 		records = append(records, groupTombstone(e.Group))
 	}
-	g.transition(Dead, c.now)
+	c.transition(g, Dead, "deleted by request")
 	delete(c.groups, e.Group)
 	if len(records) == 0 {
 		c.reply(e.Token, ErrorResult{})

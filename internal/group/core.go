@@ -139,7 +139,7 @@ func (c *Core) startTimer(t Timer, at Time) { c.effects = append(c.effects, Star
 // unload answers everything that waits and forgets all groups.
 func (c *Core) unload() {
 	for _, g := range c.groups {
-		g.transition(Dead, c.now) // before the appends end: nothing goes on from them
+		g.state = Dead // before the appends end: nothing goes on from them
 	}
 	for _, id := range sortedKeys(c.appends) {
 		c.appends[id](cluster.NotCoordinator)
@@ -151,6 +151,12 @@ func (c *Core) unload() {
 		}
 	}
 	c.appends, c.groups, c.loading = map[AppendID]func(cluster.ErrorCode){}, map[string]*group{}, true
+}
+
+// transition changes a group's state and tells of it.
+func (c *Core) transition(g *group, to State, reason string) {
+	c.effects = append(c.effects, StateChange{g.id, g.state, to, g.generation, len(g.members), reason})
+	g.state, g.stateSince = to, c.now
 }
 
 func (c *Core) handleTimer(t Timer) {
@@ -172,7 +178,7 @@ func (c *Core) handleTimer(t Timer) {
 // Kafka keeps such groups until the next round of expiry.
 func (c *Core) maybeForget(g *group) {
 	if g.state == Empty && g.generation == 0 && !g.hasState() {
-		g.transition(Dead, c.now)
+		g.state = Dead
 		delete(c.groups, g.id)
 	}
 }

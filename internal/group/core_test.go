@@ -109,7 +109,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) {
 	case "heartbeat":
 		s.ask(s.token, "heartbeat", Heartbeat{s.token, group, arg("member"), arg("instance"), int32(number("generation", 1))})
 	case "leave":
-		s.ask(s.token, "leave", Leave{s.token, group, []MemberIdentity{{arg("member"), arg("instance")}}})
+		s.ask(s.token, "leave", Leave{s.token, group, []MemberIdentity{{arg("member"), arg("instance"), ""}}})
 	case "commit":
 		tp := cluster.TopicPartition{Topic: arg("topic"), Partition: int32(number("partition", 0))}
 		var txn *Producer
@@ -197,6 +197,8 @@ func (s *script) apply(e Effect) {
 		fmt.Fprintf(&s.out, "%d %s: %s\n", e.Token, what, show(e.Value))
 	case StartTimer:
 		s.timers[e.Timer] = e.At
+	case StateChange:
+		fmt.Fprintf(&s.out, "%s: %v -> %v generation=%d members=%d%s\n", e.Group, e.From, e.To, e.Generation, e.Members, strings.TrimSuffix(" "+e.Reason, " "))
 	case Append:
 		for _, r := range e.Records {
 			kind := "offset"

@@ -26,6 +26,15 @@ type (
 	}
 )
 
+// StateChange is not to be done but to be known: a group went from one state to another.
+type StateChange struct {
+	Group      string
+	From, To   State
+	Generation int32
+	Members    int
+	Reason     string // why, in words; empty where the states say it
+}
+
 // AppendID names an Append effect; it grows by one with each.
 type AppendID uint64
 
@@ -49,9 +58,10 @@ type Timer struct {
 	Member string // TimerMember only
 }
 
-func (Reply) effect()      {}
-func (Append) effect()     {}
-func (StartTimer) effect() {}
+func (Reply) effect()       {}
+func (Append) effect()      {}
+func (StartTimer) effect()  {}
+func (StateChange) effect() {}
 
 // Results of requests.
 type (

@@ -46,6 +46,7 @@ type (
 		Protocols          []Protocol
 		// RequireKnownMember makes a first join of a dynamic member answer MEMBER_ID_REQUIRED (v4+, KIP-394).
 		RequireKnownMember bool
+		Reason             string // the client's (v8+, KIP-800), for the log
 		// SupportsSkippingAssignment lets a returning static leader keep the assignment (v9+, KIP-814).
 		SupportsSkippingAssignment bool
 	}
@@ -189,7 +190,10 @@ type Producer struct {
 }
 
 // MemberIdentity names a member in a Leave request.
-type MemberIdentity struct{ MemberID, InstanceID string }
+type MemberIdentity struct {
+	MemberID, InstanceID string
+	Reason               string // the client's (v5+, KIP-800), for the log
+}
 
 // CommitOffset is one offset to commit.
 type CommitOffset struct {

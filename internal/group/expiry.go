@@ -57,7 +57,7 @@ func (c *Core) maybeEnd(g *group) []Record {
 	if g.state != Empty || g.hasState() {
 		return nil
 	}
-	g.transition(Dead, c.now)
+	c.transition(g, Dead, "no members and no offsets are left")
 	delete(c.groups, g.id)
 	if g.generation == 0 {
 		return nil

@@ -75,8 +75,6 @@ func newGroup(id string, now Time) *group {
 
 func (g *group) is(states ...State) bool { return slices.Contains(states, g.state) }
 
-func (g *group) transition(to State, now Time) { g.state, g.stateSince = to, now }
-
 func (g *group) add(m *member) {
 	g.members[m.id] = m
 	g.order = append(g.order, m.id)
@@ -138,30 +136,24 @@ func (g *group) supports(protocolType string, ps []Protocol) bool {
 	if len(g.members) == 0 {
 		return protocolType != "" && len(ps) > 0
 	}
-	common := g.commonProtocols("")
+	common := g.commonProtocols()
 	return g.protocolType == protocolType && slices.ContainsFunc(ps, func(p Protocol) bool { return common[p.Name] })
 }
 
-// commonProtocols are the names supported by every member except the named one.
-func (g *group) commonProtocols(except string) map[string]bool {
+// commonProtocols are the names that every member supports.
+func (g *group) commonProtocols() map[string]bool {
 	count := map[string]int{}
-	n := 0
 	for _, m := range g.members {
-		if m.id == except {
-			continue
-		}
-		n++
-		seen := map[string]bool{}
-		for _, p := range m.protocols {
-			if !seen[p.Name] {
-				seen[p.Name] = true
+		for i, p := range m.protocols {
+			isSame := func(q Protocol) bool { return q.Name == p.Name }
+			if !slices.ContainsFunc(m.protocols[:i], isSame) {
 				count[p.Name]++
 			}
 		}
 	}
 	common := map[string]bool{}
 	for name, c := range count {
-		if c == n {
+		if c == len(g.members) {
 			common[name] = true
 		}
 	}
@@ -171,7 +163,7 @@ func (g *group) commonProtocols(except string) map[string]bool {
 // selectProtocol lets every member vote for its first protocol that all support; the most votes win, ties go to the
 // lesser name so that the choice is one (Kafka leaves it to a map's order).
 func (g *group) selectProtocol() string {
-	common := g.commonProtocols("")
+	common := g.commonProtocols()
 	votes := map[string]int{}
 	for _, m := range g.members {
 		for _, p := range m.protocols {

@@ -66,7 +66,7 @@ func (c *Core) isFull(g *group, memberID string) bool {
 func (c *Core) turnAway(g *group, e Join) {
 	delete(g.pending, e.MemberID)
 	if m := g.members[e.MemberID]; m != nil {
-		c.drop(g, m)
+		c.drop(g, m, "no place for member "+m.id)
 	}
 	c.reply(e.Token, joinError(cluster.GroupMaxSizeReached, ""))
 }
@@ -162,16 +162,28 @@ func (c *Core) addMember(g *group, e Join, id string) {
 	}
 	// A client that gave up during a long rebalance must not hold its place for ever.
 	c.keepAlive(g, m, c.cfg.NewMemberJoinTimeout)
-	c.maybeRebalance(g)
+	c.maybeRebalance(g, because("new member "+m.id, e.Reason))
 }
 
 func (c *Core) rejoin(g *group, m *member, e Join) {
 	// An older join of the same member: its connection is gone, or the client asks twice and is to ask again. Kafka
 	// leaves such a request without an answer.
 	c.answerJoin(m, joinError(cluster.RebalanceInProgress, m.id))
+	why := "member " + m.id + " changed its metadata"
+	if g.leader == m.id {
+		why = "leader " + m.id + " rejoined"
+	}
 	m.update(e)
 	m.join = &e
-	c.maybeRebalance(g)
+	c.maybeRebalance(g, because(why, e.Reason))
+}
+
+// because adds the client's words to ours.
+func because(why, client string) string {
+	if client == "" {
+		return why
+	}
+	return why + "; the client says: " + client
 }
 
 // update takes over what a join says of its member.
@@ -191,7 +203,7 @@ func (c *Core) replaceStatic(g *group, m *member, e Join) {
 	if g.state != Stable || g.selectProtocol() != g.protocol {
 		// In CompletingRebalance the leader may assign to the old id, and the new one would get nothing: begin anew.
 		m.join = &e
-		c.maybeRebalance(g)
+		c.maybeRebalance(g, because("static member "+m.instance+" came back as "+m.id, e.Reason))
 		return
 	}
 	// The generation stands: only the new id is stored, and the old one comes back if that fails.
@@ -249,7 +261,7 @@ func (c *Core) rename(g *group, m *member, id string) {
 }
 
 // maybeRebalance begins the join phase unless it runs already.
-func (c *Core) maybeRebalance(g *group) {
+func (c *Core) maybeRebalance(g *group, reason string) {
 	if !g.is(Stable, CompletingRebalance, Empty) {
 		return
 	}
@@ -264,7 +276,7 @@ func (c *Core) maybeRebalance(g *group) {
 		g.initialMaxEnd = g.joinDeadline
 		g.joinDeadline = c.now + Time(c.cfg.InitialRebalanceMs)
 	}
-	g.transition(PreparingRebalance, c.now)
+	c.transition(g, PreparingRebalance, reason)
 	c.startTimer(Timer{TimerJoin, g.id, ""}, g.joinDeadline)
 }
 
@@ -307,14 +319,14 @@ func (c *Core) completeJoin(g *group) {
 	g.generation++
 	if len(g.members) == 0 {
 		g.protocol, g.leader, g.subscribed = "", "", map[string]bool{}
-		g.transition(Empty, c.now)
+		c.transition(g, Empty, "")
 		// A failure does no harm: the generation before becomes valid again at the next load, and its members time out.
 		c.append([]Record{groupRecord(g, nil)}, func(cluster.ErrorCode) {})
 		return
 	}
 	g.protocol = g.selectProtocol()
 	g.subscribed = g.subscribedTopics()
-	g.transition(CompletingRebalance, c.now)
+	c.transition(g, CompletingRebalance, "")
 	for _, m := range g.inOrder() {
 		m.isNew = false
 		g.pendingSync[m.id] = true

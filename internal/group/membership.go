@@ -38,17 +38,17 @@ func (c *Core) memberTimer(g *group, id string) {
 		c.startTimer(Timer{TimerMember, g.id, id}, m.deadline)
 		return
 	}
-	c.drop(g, m)
+	c.drop(g, m, "the session of member "+m.id+" is over")
 }
 
 // drop takes a member out and lets the rest go on (Kafka: removeMemberAndUpdateGroup).
-func (c *Core) drop(g *group, m *member) {
+func (c *Core) drop(g *group, m *member, reason string) {
 	c.answerJoin(m, joinError(cluster.UnknownMemberID, ""))
 	c.answerSync(m, SyncResult{Err: cluster.UnknownMemberID})
 	g.remove(m)
 	switch g.state {
 	case Stable, CompletingRebalance:
-		c.maybeRebalance(g)
+		c.maybeRebalance(g, reason)
 		c.maybeCompleteJoin(g)
 	case PreparingRebalance:
 		c.maybeCompleteJoin(g)
@@ -101,6 +101,6 @@ func (c *Core) leave(g *group, who MemberIdentity) cluster.ErrorCode {
 	if code != cluster.None {
 		return code
 	}
-	c.drop(g, m)
+	c.drop(g, m, because("member "+m.id+" left", who.Reason))
 	return cluster.None
 }

@@ -178,7 +178,7 @@ func (c *Core) finishLoading() {
 			c.keepAlive(g, m, m.sessionTimeoutMs)
 		}
 		if len(g.members) > c.cfg.MaxSize {
-			c.maybeRebalance(g) // the limit was lowered: all rejoin, and those who come last find no place
+			c.maybeRebalance(g, "the loaded group is above group.max.size") // the limit was lowered: all rejoin, and those who come last find no place
 		}
 		c.maybeForget(g)
 	}

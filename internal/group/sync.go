@@ -1,6 +1,10 @@
 package group
 
-import "klamm/internal/cluster"
+import (
+	"strings"
+
+	"klamm/internal/cluster"
+)
 
 func (c *Core) answerSync(m *member, r SyncResult) {
 	if m.sync == nil {
@@ -85,10 +89,10 @@ func (c *Core) storeAssignment(g *group, e Sync) {
 		g.storing = false
 		if code != cluster.None {
 			c.failSyncs(g, groupAppendError(code))
-			c.maybeRebalance(g)
+			c.maybeRebalance(g, "the assignment could not be stored: "+code.String())
 			return
 		}
-		g.transition(Stable, c.now)
+		c.transition(g, Stable, "")
 		for _, m := range g.inOrder() {
 			m.assignment = given[m.id]
 			if m.sync != nil {
@@ -121,17 +125,17 @@ func (c *Core) syncTimer(g *group) {
 		return
 	}
 	g.syncDeadline = 0
-	late := false
+	var late []string
 	for _, m := range g.inOrder() {
 		if g.pendingSync[m.id] {
-			late = true
+			late = append(late, m.id)
 			c.answerSync(m, SyncResult{Err: cluster.UnknownMemberID})
 			g.remove(m)
 		}
 	}
 	clear(g.pendingSync)
-	if late {
-		c.maybeRebalance(g)
+	if late != nil {
+		c.maybeRebalance(g, "no sync came in time from "+strings.Join(late, ", "))
 		c.maybeCompleteJoin(g)
 	}
 }

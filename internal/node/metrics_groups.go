@@ -27,6 +27,7 @@ func (e emitter) groups(c *coordinator.Coordinator) {
 	e.gauge(p+"numoffsets", "committed offsets of the groups coordinated here", float64(m.Offsets))
 	e.gauge("klamm_group_members", "members of the groups coordinated here", float64(m.Members))
 	e.gauge("klamm_group_partitions", "partitions of __consumer_offsets served or being loaded here", float64(m.Partitions))
+	e.counter("klamm_group_rebalances_total", "generations of groups begun", float64(m.Rebalances))
 	e.counter("klamm_group_loads_total", "partitions of __consumer_offsets read into memory", float64(m.Loads))
 	e.counter("klamm_group_loads_failed_total", "reads of __consumer_offsets that were begun again", float64(m.LoadsFailed))
 	e.counter("klamm_group_load_seconds_total", "time of all loads", m.LoadTime.Seconds())

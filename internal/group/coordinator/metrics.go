@@ -19,6 +19,7 @@ type Metrics struct {
 	LoadsFailed int64
 	LoadTime    time.Duration // of all loads together
 	LoadTimeMax time.Duration
+	Rebalances  int64 // generations begun
 	// RecordsAppended counts offsets, group records and tombstones that are safe; AppendsFailed counts batches.
 	RecordsAppended int64
 	AppendsFailed   int64
@@ -26,7 +27,7 @@ type Metrics struct {
 
 type counters struct {
 	loads, loadsFailed, loadNanos, loadNanosMax atomic.Int64
-	records, appendsFailed                      atomic.Int64
+	records, appendsFailed, rebalances          atomic.Int64
 }
 
 func (c *counters) loaded(d time.Duration) {
@@ -53,7 +54,7 @@ func (c *Coordinator) Metrics(ctx context.Context) Metrics {
 	k := &c.counters
 	m := Metrics{Groups: map[group.State]int{}, Loads: k.loads.Load(), LoadsFailed: k.loadsFailed.Load(),
 		LoadTime: time.Duration(k.loadNanos.Load()), LoadTimeMax: time.Duration(k.loadNanosMax.Load()),
-		RecordsAppended: k.records.Load(), AppendsFailed: k.appendsFailed.Load()}
+		Rebalances: k.rebalances.Load(), RecordsAppended: k.records.Load(), AppendsFailed: k.appendsFailed.Load()}
 	shards := c.serving()
 	m.Partitions = len(shards)
 	answers := make(chan group.Stats, len(shards))

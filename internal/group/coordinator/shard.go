@@ -210,8 +210,24 @@ func (s *shard) step(ev group.Event) {
 			s.timers.start(e.Timer, e.At)
 		case group.Append:
 			s.append(e)
+		case group.StateChange:
+			s.note(e)
 		}
 	}
+}
+
+// note logs and counts what happens to groups. Groups that only store offsets come and go without a word.
+func (s *shard) note(e group.StateChange) {
+	level := slog.LevelInfo
+	switch {
+	case e.To == group.CompletingRebalance:
+		s.c.counters.rebalances.Add(1)
+		level = slog.LevelDebug
+	case e.To == group.Dead && e.Generation == 0:
+		level = slog.LevelDebug
+	}
+	s.log.Log(context.Background(), level, "group state changed", "group", e.Group, "from", e.From.String(), "to", e.To.String(),
+		"generation", e.Generation, "members", e.Members, "reason", e.Reason)
 }
 
 // append writes records as one batch, waits for all in-sync replicas and posts the outcome.
