@@ -340,3 +340,67 @@ func TestKafkaConsumerGroupsToolManagesGroups(t *testing.T) {
 		})
 	}
 }
+
+func TestKafkaReadsTheRecordsOfTheOffsetsTopic(t *testing.T) {
+	for _, r := range releases {
+		t.Run(r.name, func(t *testing.T) {
+			b := startGroupBroker(t)
+			k := kafkaTools{t, env(t, r.variable), b, r.v4}
+			b.topics("--create", "--topic", "jobs", "--partitions", "1").ok(t)
+			cl := client(t, b, kgo.DefaultProduceTopic("jobs"))
+			for range 5 {
+				cl.Produce(t.Context(), kgo.StringRecord("v"), nil)
+			}
+			if err := cl.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c := &crew{t: t, b: b, group: "workers", topic: "jobs", seen: map[string]int{}, opts: []kgo.Opt{kgo.InstanceID("first")}}
+			m := c.join()
+			adm := kadm.NewClient(cl)
+			eventually(t, 30*time.Second, "offsets committed", func() (bool, string) {
+				lag, err := adm.Lag(t.Context(), "workers")
+				return err == nil && slices.Equal(c.owners(adm), []int{1}) && lag["workers"].Lag.Total() == 0, fmt.Sprint(lag["workers"].Lag, err)
+			})
+			m.leave()
+			read := func(formatter string, records int) string {
+				t.Helper()
+				return k.consume("--topic", "__consumer_offsets", "--formatter", "org.apache.kafka.tools.consumer."+formatter,
+					"--max-messages", fmt.Sprint(records), "--timeout-ms", "8000").stdout
+			}
+			offsets := read("OffsetsMessageFormatter", 20)
+			for _, want := range []string{`"group":"workers"`, `"topic":"jobs"`, `"partition":0`, `"offset":5`} {
+				if !strings.Contains(offsets, want) {
+					t.Errorf("no %s among the offsets that Kafka reads:\n%s", want, offsets)
+				}
+			}
+			groups := read("GroupMetadataMessageFormatter", 20)
+			for _, want := range []string{`"group":"workers"`, `"protocolType":"consumer"`, `"generation":1`, `"protocol":"cooperative-sticky"`, `"groupInstanceId":"first"`} {
+				if !strings.Contains(groups, want) {
+					t.Errorf("no %s among the groups that Kafka reads:\n%s", want, groups)
+				}
+			}
+		})
+	}
+}
+
+func TestAStopDoesNotWaitForJoins(t *testing.T) {
+	b := startGroupBroker(t, "group.initial.rebalance.delay.ms=600000")
+	b.topics("--create", "--topic", "jobs").ok(t)
+	c := &crew{t: t, b: b, group: "workers", topic: "jobs", seen: map[string]int{}}
+	m := c.join() // its join waits for ten minutes
+	adm := kadm.NewClient(client(t, b))
+	eventually(t, 20*time.Second, "the group waits for more members", func() (bool, string) {
+		groups, err := adm.DescribeGroups(t.Context(), "workers")
+		return err == nil && groups["workers"].State == "PreparingRebalance", fmt.Sprint(groups, err)
+	})
+	start := time.Now()
+	if code := b.stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("the stop took %v", took)
+	}
+	m.cancel()
+	m.cl.CloseAllowingRebalance()
+	<-m.ended
+}
