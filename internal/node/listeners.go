@@ -105,11 +105,7 @@ func (b *broker) serverConfig() wire.ServerConfig {
 	}
 	return wire.ServerConfig{
 		Listeners: ls, API: b.table, Handler: b.handlers, Log: b.log,
-		Limits: wire.Limits{
-			RequestMaxBytes: c.SocketRequestMaxBytes, ConnectionsMaxIdle: c.ConnectionsMaxIdle,
-			MaxConnections: c.MaxConnections, MaxConnectionsPerIP: c.MaxConnectionsPerIP,
-			MaxConnectionsPerIPOverrides: c.MaxConnectionsPerIPOverrides,
-		},
+		Limits: limits(b.dynamic.Broker()),
 	}
 }
 

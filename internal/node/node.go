@@ -176,7 +176,10 @@ func (b *broker) buildBroker(context.Context) error {
 	b.parts.start("replica manager", b.replicas.Run)
 	b.parts.start("request workers", b.handlers.Run)
 	b.parts.start("log dir failures", b.dirFailures.run)
-	b.parts.start("forgotten topics", (&driver.Reconciler{Cache: b.cache, Store: b.store, Log: b.log}).Run)
+	b.parts.start("forgotten topics", (&driver.Reconciler{
+		Cache: b.cache, Store: b.store, Log: b.log,
+		Forgotten: func(c metadata.Changes) { b.groups.PartitionsRemoved(c.Removed) },
+	}).Run)
 	b.parts.start("config changes", func(ctx context.Context) error { return changes.Run(ctx, b.store) })
 	return nil
 }
@@ -218,7 +221,7 @@ func (b *broker) driverOptions(dial dialFunc) driver.Options {
 		Config: driver.Config{
 			BrokerID: c.ID, InterBrokerProtocol: c.InterBrokerProtocol.String(), InterBrokerListener: listener,
 			SocketTimeout: c.ControllerSocketTimeout, RequestTimeout: c.RequestTimeout,
-			DeleteTopicEnable: c.DeleteTopicEnable, UncleanLeaderElectionEnable: c.UncleanLeaderElectionEnable,
+			DeleteTopicEnable: c.DeleteTopicEnable, UncleanLeaderElectionEnable: b.dynamic.Broker().UncleanLeaderElectionEnable,
 		},
 		Store: b.store, Session: b.reg.session(), Reregister: b.reg.renew, Log: b.log,
 		Dial: func(ctx context.Context, addr string) (driver.Conn, error) { return dial(ctx, addr) },
@@ -232,6 +235,7 @@ func (b *broker) serve(context.Context) error {
 		return fmt.Errorf("build request server: %w", err)
 	}
 	b.server = server
+	b.followConfigs()
 	b.parts.start("request server", server.Run)
 	b.parts.start("group coordinator", b.groups.Run) // ends before the server: joins that wait are answered, and requests drain
 	b.parts.start("controller", b.driver.Run)

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -278,5 +280,41 @@ func TestForeignDataIsRefusedByNameOfFileAndValues(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestConnectionLimitsFollowTheDynamicConfig(t *testing.T) {
+	r := start(t, configure(t, t.TempDir(), nil))
+	adm := kadm.NewClient(r.client(t))
+	set := func(value string) {
+		t.Helper()
+		changed, err := adm.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.connections.per.ip", Value: &value}}, 1)
+		if err != nil || changed[0].Err != nil {
+			t.Fatal(err, changed)
+		}
+	}
+	served := func() bool {
+		c, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		// ApiVersions v0, correlation id 1, no client id.
+		if _, err := c.Write([]byte{0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff}); err != nil {
+			return false
+		}
+		_, err = c.Read(make([]byte, 1))
+		return err == nil
+	}
+	if !served() {
+		t.Fatal("a connection is refused without a limit")
+	}
+	set("1") // which the client has already
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for served() { // the change reaches the broker by a notification
+		if ctx.Err() != nil {
+			t.Fatal("connections are still served")
+		}
 	}
 }

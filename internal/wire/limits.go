@@ -11,7 +11,7 @@ type Limits struct {
 	RequestMaxBytes              int            // socket.request.max.bytes; 100 MiB
 	ConnectionsMaxIdle           time.Duration  // connections.max.idle.ms; 10 minutes, negative for no limit
 	MaxConnections               int            // max.connections; no limit
-	MaxConnectionsPerIP          int            // max.connections.per.ip; no limit
+	MaxConnectionsPerIP          int            // max.connections.per.ip; no limit; negative: none at all but the overrides
 	MaxConnectionsPerIPOverrides map[string]int // max.connections.per.ip.overrides, by address
 	InFlightRequests             int            // unanswered requests of a connection before it is read no more; 64
 	InFlightBytes                int            // memory they may take before it is read no more; 16 MiB
@@ -29,7 +29,10 @@ func (l Limits) withDefaults() *Limits {
 	}
 	orInt(&l.RequestMaxBytes, 100<<20)
 	orInt(&l.MaxConnections, 1<<31-1)
-	orInt(&l.MaxConnectionsPerIP, 1<<31-1)
+	if l.MaxConnectionsPerIP == 0 {
+		l.MaxConnectionsPerIP = 1<<31 - 1
+	}
+	l.MaxConnectionsPerIP = max(0, l.MaxConnectionsPerIP)
 	orInt(&l.InFlightRequests, 64)
 	orInt(&l.InFlightBytes, 16<<20)
 	if l.ConnectionsMaxIdle == 0 {

@@ -1,0 +1,41 @@
+package node
+
+import (
+	"slices"
+
+	"klamm/internal/config"
+	"klamm/internal/wire"
+)
+
+// followConfigs carries changes of dynamic configs to the parts that keep a value of their own; the others ask
+// config.Dynamic each time. Logs follow from the moment they are open (openLogs).
+func (b *broker) followConfigs() {
+	b.dynamic.OnBroker(func(changed []string, now *config.Broker) {
+		has := func(key string) bool { return slices.Contains(changed, key) }
+		if has("num.replica.fetchers") {
+			b.replicas.SetNumFetchers(now.NumReplicaFetchers)
+		}
+		if has("unclean.leader.election.enable") {
+			b.driver.SetUncleanLeaderElection(now.UncleanLeaderElectionEnable)
+		}
+		if has("max.connections") || has("max.connections.per.ip") || has("max.connections.per.ip.overrides") {
+			b.server.SetLimits(limits(now))
+		}
+	})
+	b.dynamic.OnTopic(func(topic string, now *config.LogConfig) {
+		if now.Overrides["unclean.leader.election.enable"] == "true" {
+			b.driver.TopicUncleanLeaderElectionEnabled(topic)
+		}
+	})
+}
+
+func limits(c *config.Broker) wire.Limits {
+	perIP := c.MaxConnectionsPerIP
+	if perIP == 0 {
+		perIP = -1 // Kafka's 0 lets only the overrides in; wire's 0 sets no limit
+	}
+	return wire.Limits{
+		RequestMaxBytes: c.SocketRequestMaxBytes, ConnectionsMaxIdle: c.ConnectionsMaxIdle,
+		MaxConnections: c.MaxConnections, MaxConnectionsPerIP: perIP, MaxConnectionsPerIPOverrides: c.MaxConnectionsPerIPOverrides,
+	}
+}
