@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"syscall"
 )
 
 // FileSlice is a range of a segment's file, as a fetch returns it: whole batches, of which the last may be cut by the fetch's size limit.
@@ -48,6 +49,20 @@ func (s *FileSlice) ReadAt(dst []byte, off int64) (int, error) {
 		return n, fmt.Errorf("read %s at %d: %w", s.seg.log.tp, s.position+off, io.ErrUnexpectedEOF)
 	}
 	return n, s.seg.log.ioError(err)
+}
+
+// File gives the open file of the operating system that holds the slice, and where it starts there, for sending it without a copy. ok is
+// false when there is none; ReadInto then tells why, if it is an error.
+func (s *FileSlice) File() (file syscall.Conn, position int64, ok bool) {
+	if s.length == 0 {
+		return nil, 0, false
+	}
+	f, err := s.seg.file(logSuffix, false)
+	if err != nil {
+		return nil, 0, false
+	}
+	file, ok = f.(syscall.Conn)
+	return file, s.position, ok
 }
 
 // Release lets the segment's file be closed. Idempotent.

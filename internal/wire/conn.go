@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -58,6 +59,9 @@ func newConn(ctx context.Context, id uint64, srv *Server, l *Listener, nc net.Co
 	c.in = connReader{c: c, trusted: trustedStart}
 	c.in.buf = bufio.NewReader(&c.in)
 	c.out = connWriter{c: c}
+	if socket, ok := nc.(syscall.Conn); ok {
+		c.out.socket, _ = socket.SyscallConn() // without it records are copied
+	}
 	c.touch(time.Now())
 	return c
 }

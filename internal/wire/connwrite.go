@@ -4,12 +4,17 @@ import (
 	"errors"
 	"io"
 	"net"
+	"syscall"
 	"time"
 )
 
 // flushBytes is how much a writer gathers before it writes: record bytes are read from disk in stretches of
 // about this size.
 const flushBytes = 1 << 20
+
+// sendFileBytes is from which length on records are sent by the kernel alone. Shorter ones are cheaper to copy and to
+// write together with what surrounds them.
+const sendFileBytes = 64 << 10
 
 // connWriter is the writer goroutine's side of a connection. It gathers what is to be written in vecs and keeps
 // what vecs point into in held until it is written.
@@ -22,6 +27,7 @@ type connWriter struct {
 	held     []*buffer
 	chunk    *buffer // where the next record bytes go; also in held
 	deadline time.Time
+	socket   syscall.RawConn // nil where nc is no socket: sendFile is not possible then
 }
 
 // write sends answers, in order, until the connection is closed or nothing more will come.
@@ -83,27 +89,76 @@ func (w *connWriter) add(a *answer) bool {
 // addFetch gathers a fetch answer, reading its records as it goes.
 func (w *connWriter) addFetch(f *fetchFrame) bool {
 	head := f.head.b
-	f.head.retain() // vecs point into it, also after f is released
-	w.hold(f.head)
+	w.holdHead(f)
 	at, left := 0, f.records
 	for i := range f.cuts {
 		cut := &f.cuts[i]
 		w.gather(head[at:cut.at])
 		at = cut.at
-		if !w.readRecords(cut, left) {
+		sent, ok := w.sendRecords(f, cut)
+		if !sent {
+			ok = ok && w.readRecords(cut, left)
+		}
+		if !ok {
 			return false
 		}
 		left -= cut.n
-		if w.size >= flushBytes {
-			if !w.flush() {
-				return false
-			}
-			f.head.retain() // flush has dropped the last one
-			w.hold(f.head)
+		if w.size >= flushBytes && !w.flushHead(f) {
+			return false
 		}
 	}
 	w.gather(head[at:])
 	return true
+}
+
+// holdHead keeps the head of a fetch answer, which vecs point into also after f is released.
+func (w *connWriter) holdHead(f *fetchFrame) {
+	f.head.retain()
+	w.hold(f.head)
+}
+
+// flushHead writes the first part of an answer, of which more will come.
+func (w *connWriter) flushHead(f *fetchFrame) bool {
+	ok := w.flush()
+	w.holdHead(f) // flush has dropped it
+	return ok
+}
+
+// sendRecords has the kernel send one partition's records, and releases their source. When nothing could be sent that way
+// sent is false, and readRecords is the way: it also knows how to tell what is wrong with a file. ok is false when the
+// connection must be closed.
+func (w *connWriter) sendRecords(f *fetchFrame, cut *recordCut) (sent, ok bool) {
+	if cut.n < sendFileBytes || w.socket == nil {
+		return false, true
+	}
+	src, ok := cut.src.(FileSource)
+	if !ok {
+		return false, true
+	}
+	file, position, ok := src.File()
+	if !ok {
+		return false, true
+	}
+	if !w.flushHead(f) {
+		return false, false
+	}
+	w.arm(time.Now())
+	n, err := sendFile(w.socket, file, position, cut.n)
+	if n == 0 {
+		return false, true
+	}
+	w.c.srv.stats.BytesOut.Add(int64(n))
+	w.c.touch(time.Now())
+	cut.src = nil
+	src.Release()
+	if n == cut.n {
+		return true, true
+	}
+	w.noteTimeout(err)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		w.logShort(n, cut.n, err)
+	}
+	return true, false
 }
 
 // readRecords gathers one partition's records and releases their source.
@@ -126,13 +181,18 @@ func (w *connWriter) readRecords(cut *recordCut, left int) bool {
 		if err == nil {
 			err = io.ErrUnexpectedEOF
 		}
-		w.c.srv.log.Warn("connection closed", "reason", "records could not be read", "remote", w.c.nc.RemoteAddr().String(),
-			"listener", w.c.listener.Name, "bytes", n, "want", cut.n, "err", err)
+		w.logShort(n, cut.n, err)
 		return false
 	}
 	w.chunk.b = w.chunk.b[:start+cut.n]
 	w.gather(dst)
 	return true
+}
+
+// logShort writes the one line about a connection that is closed because a segment has become shorter than was promised.
+func (w *connWriter) logShort(n, want int, err error) {
+	w.c.srv.log.Warn("connection closed", "reason", "records could not be read", "remote", w.c.nc.RemoteAddr().String(),
+		"listener", w.c.listener.Name, "bytes", n, "want", want, "err", err)
 }
 
 func (w *connWriter) gather(b []byte) {
@@ -152,22 +212,30 @@ func (w *connWriter) flush() bool {
 		return true
 	}
 	c := w.c
-	now := time.Now()
-	// A client that takes nothing for half the idle time or more is as good as gone.
-	if idle := c.srv.limits.Load().ConnectionsMaxIdle; idle > 0 && w.deadline.Sub(now) < idle/2 {
-		w.deadline = now.Add(idle)
-		_ = c.nc.SetWriteDeadline(w.deadline)
-	}
+	w.arm(time.Now())
 	w.pending = w.vecs
 	n, err := w.pending.WriteTo(c.nc)
 	c.srv.stats.BytesOut.Add(n)
 	c.touch(time.Now())
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		c.srv.stats.ConnectionsIdled.Add(1)
-	}
+	w.noteTimeout(err)
 	w.releaseHeld()
 	return err == nil
+}
+
+// arm keeps the write deadline ahead: a client that takes nothing for half the idle time or more is as good as gone.
+func (w *connWriter) arm(now time.Time) {
+	if idle := w.c.srv.limits.Load().ConnectionsMaxIdle; idle > 0 && w.deadline.Sub(now) < idle/2 {
+		w.deadline = now.Add(idle)
+		_ = w.c.nc.SetWriteDeadline(w.deadline)
+	}
+}
+
+// noteTimeout counts a connection that the deadline ends.
+func (w *connWriter) noteTimeout(err error) {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		w.c.srv.stats.ConnectionsIdled.Add(1)
+	}
 }
 
 // releaseHeld forgets what was gathered.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -26,6 +27,15 @@ type RecordSource interface {
 	ReadInto(dst []byte) (int, error)
 	// Release is called exactly once, after ReadInto or instead of it.
 	Release()
+}
+
+// FileSource is a RecordSource whose bytes are a stretch of a file of the operating system. Long ones go from the page
+// cache to the socket without passing through this process.
+type FileSource interface {
+	RecordSource
+	// File gives the file, which stays open until Release, and where the bytes start in it. When ok is false there is no
+	// such file, and ReadInto has to do.
+	File() (file syscall.Conn, position int64, ok bool)
 }
 
 // BytesSource is a RecordSource over memory.
