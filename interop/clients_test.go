@@ -55,7 +55,7 @@ func TestKafkaPythonProducesAndConsumesWithEveryCodec(t *testing.T) {
 func runPython(t *testing.T, script string) {
 	t.Helper()
 	b := startBroker(t)
-	r := command(t, env(t, "KLAMM_INTEROP_PYTHON"), filepath.Join("testdata", script), b.addr)
+	r := command(t, env(t, "INTEROP_PYTHON"), filepath.Join("testdata", script), b.addr)
 	if out := r.ok(t); !strings.HasSuffix(out, "all equal\n") {
 		t.Errorf("stdout: %s\nstderr: %s", out, r.stderr)
 	}

@@ -58,7 +58,7 @@ func TestKafkaPythonGroups(t *testing.T) { runGroupScript(t, "groups_kafkapython
 func runGroupScript(t *testing.T, script string) {
 	t.Helper()
 	b := startGroupBroker(t)
-	r := command(t, env(t, "KLAMM_INTEROP_PYTHON"), filepath.Join("testdata", script), b.addr)
+	r := command(t, env(t, "INTEROP_PYTHON"), filepath.Join("testdata", script), b.addr)
 	if out := r.ok(t); !strings.HasSuffix(out, "all equal\n") {
 		t.Errorf("stdout: %s\nstderr: %s", out, r.stderr)
 	}

@@ -24,8 +24,8 @@ var releases = []struct {
 	name, variable string
 	v4             bool
 }{
-	{"3.9.1", "KLAMM_KAFKA_JARS_3", false},
-	{"4.1.0", "KLAMM_KAFKA_JARS_4", true},
+	{"3.9.1", "KAFKA_JARS_3_9_1", false},
+	{"4.1.0", "KAFKA_JARS_4_1_0", true},
 }
 
 func eachRelease(t *testing.T, f func(t *testing.T, k kafkaTools)) {

@@ -38,7 +38,13 @@ POM
   echo "$dir/lib"
 }
 
-echo "export KLAMM_INTEROP_PYTHON=$venv/bin/python"
-echo "export KLAMM_KAFKA_JARS_3=$(jars 3.9.1)"
-echo "export KLAMM_KAFKA_JARS_4=$(jars 4.1.0)"
-echo "export KLAMM_KAFKA_JARS=$(jars 3.9.1)"
+# Assigned before they are printed, so that a failure ends the script.
+jars39=$(jars 3.9.1)
+jars41=$(jars 4.1.0)
+jars44=$(jars 4.4.0)
+cat <<ENV
+export INTEROP_PYTHON=$venv/bin/python
+export KAFKA_JARS_3_9_1=$jars39
+export KAFKA_JARS_4_1_0=$jars41
+export KAFKA_JARS_4_4_0=$jars44
+ENV

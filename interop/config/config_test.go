@@ -18,7 +18,7 @@ import (
 // jars finds the folder with Kafka 3.9.1's jars: KLAMM_KAFKA_JARS, or what the shared script fetches.
 func jars(t *testing.T) string {
 	t.Helper()
-	if dir := os.Getenv("KLAMM_KAFKA_JARS"); dir != "" {
+	if dir := os.Getenv("KAFKA_JARS_3_9_1"); dir != "" {
 		return dir
 	}
 	out, err := exec.Command("bash", "../../../shared/kafka/jars.sh", "3.9.1").Output()
