@@ -146,7 +146,7 @@ func TestACommitThatIsNotReplicatedIsNotAcknowledged(t *testing.T) {
 	})
 }
 
-func TestOffsetsExpire(t *testing.T) { // R21
+func TestR21OffsetsExpire(t *testing.T) {
 	inBubble(t, map[string]string{"offsets.retention.minutes": "60", "offsets.retention.check.interval.ms": "60000"}, func(b *testBroker) {
 		b.lead([]int32{1})
 		b.wantCode("commit", b.commit("simple", 1), cluster.None)
