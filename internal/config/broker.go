@@ -17,6 +17,7 @@ type Broker struct {
 	BrokerRack               string           // broker.rack; "" for none
 	BrokerSessionTimeout     time.Duration    // broker.session.timeout.ms
 	EtcdDataDir              string           // etcd.data.dir
+	Etcd                     Etcd             // the other keys of etcd
 	WebListen                string           // web.listen; "" for none
 	LogDirs                  []string         // log.dirs, else log.dir; absolute or relative to the working directory
 	ClusterID                string           // CLUSTER_ID of the environment; "" for the one the data has, or a new one
@@ -216,6 +217,7 @@ func (b *Broker) fillIdentity(r keyReader) {
 	b.BrokerSessionTimeout = r.ms("broker.session.timeout.ms")
 	b.EtcdDataDir = r.string("etcd.data.dir")
 	b.WebListen = r.string("web.listen")
+	b.fillEtcd(r)
 	b.InterBrokerProtocol, _ = parseProtocolVersion(r.string("inter.broker.protocol.version"))
 }
 

@@ -65,6 +65,7 @@ func (c *checker) run() *Broker {
 	c.checkIdentity()
 	c.checkListeners(b)
 	c.checkLogDirs(b)
+	c.checkEtcd(b)
 	c.checkRelations()
 	b.topic = topicBase(c.values)
 	return b
@@ -95,7 +96,7 @@ func (c *checker) parse(d *Definition) {
 func (c *checker) refuse() {
 	given := func(key string) bool { return strings.TrimSpace(c.set[key]) != "" }
 	if given("zookeeper.connect") {
-		c.fault("zookeeper.connect", "ZooKeeper is not supported by this build: remove the key to use the embedded etcd (etcd.data.dir)")
+		c.fault("zookeeper.connect", "ZooKeeper is not supported by this build: remove the key to use the embedded etcd (etcd.data.dir), or name an etcd by etcd.cluster or etcd.endpoints")
 	}
 	if given("process.roles") {
 		c.fault("process.roles", "klamm's brokers are not KRaft's and have no roles: remove process.roles and the controller.* keys that go with it; every broker can become controller")

@@ -6,7 +6,15 @@ import "slices"
 var ownKeys = []*Definition{
 	own(def("etcd.data.dir", String, "", Medium, nil, "Folder of the embedded etcd; empty for a folder etcd beside the first log dir.")),
 	own(def("web.listen", String, "127.0.0.1:8080", Medium, nil, "Address of health checks, metrics and API; empty turns them off.")),
-	own(def("broker.session.timeout.ms", Int, "6000", Medium, atLeast(1), "How long the cluster waits for a silent broker before it counts as dead; whole seconds are used.")),
+	own(def("broker.session.timeout.ms", Int, "6000", Medium, nil, "How long the cluster waits for a silent broker before it counts as dead; 1000 or more, fractions of a second are rounded up.")),
+	own(def("etcd.cluster", List, "", High, nil, "Brokers whose process runs a member of the etcd cluster: id@host:port for each, alike at all brokers. Empty for an etcd of this broker alone.")),
+	own(def("etcd.listen", String, "", Medium, nil, "Address on which this broker's etcd member listens, host:port; empty for its address in etcd.cluster.")),
+	own(def("etcd.endpoints", List, "", High, nil, "Addresses of an etcd that is run by others: host:port, or https://host:port for TLS.")),
+	own(def("etcd.tls.ca", String, "", Medium, nil, "PEM file with the authorities that certificates of etcd members and of their clients must come from.")),
+	own(def("etcd.tls.cert", String, "", Medium, nil, "PEM file with this broker's certificate towards etcd, good for server and client.")),
+	own(def("etcd.tls.key", String, "", Medium, nil, "PEM file with the key of etcd.tls.cert.")),
+	own(def("etcd.user", String, "", Medium, nil, "User at the etcd of etcd.endpoints.")),
+	own(def("etcd.password", Password, "", Medium, nil, "Password of etcd.user.")),
 }
 
 // throttleKeys can only be set while brokers run, never in a file (Kafka: QuotaConfigs.brokerQuotaConfigs).
