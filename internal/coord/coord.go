@@ -169,6 +169,13 @@ type Store interface {
 	Close() error
 }
 
+// SessionEnder is what engines offer that can end a session by its id: a process that was killed and starts again need
+// not wait for what it left behind.
+type SessionEnder interface {
+	// EndSession removes the session and its ephemeral nodes. A session that is gone already is no error.
+	EndSession(ctx context.Context, id int64) error
+}
+
 // WatchKind says what of a path is watched.
 type WatchKind uint8
 

@@ -17,7 +17,6 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
-	"golang.org/x/sys/unix"
 
 	"klamm/internal/coord"
 )
@@ -30,55 +29,52 @@ type EmbeddedConfig struct {
 	Log *slog.Logger
 }
 
-// Engine is an embedded member.
+// Engine is an etcd member in this process.
 type Engine struct {
-	server *etcdserver.EtcdServer
-	client *clientv3.Client
-	lock   *os.File
-	log    *slog.Logger
-	store  *Store
+	dir     *dataDir
+	log     *slog.Logger
+	server  *etcdserver.EtcdServer
+	client  *clientv3.Client
+	backend backend
+	options options
+	store   *Store
+	group   *groupMember // what it is besides in a cluster of several; nil for a lone member
 }
 
-// The member's name and peer address only identify it in its own data; nobody dials the address.
+// The lone member's name and peer address only identify it in its own data; nobody dials the address.
 const (
 	memberName = "klamm"
 	memberURL  = "http://127.0.0.1:2380"
 )
 
-// Files that klamm keeps beside etcd's "member" folder.
-const (
-	lockName   = "klamm.lock"
-	markerName = "klamm-member"
-	markerText = "This directory holds the coordination data of klamm (an embedded etcd member, layout 1).\n"
-)
-
-// memberTryTimeout bounds a request to the member in this process. There is no other leader that it could be lost
+// memberTryTimeout bounds a request to the lone member in this process. There is no other leader that it could be lost
 // to, so only a stalled disk comes near it.
 const memberTryTimeout = 5 * time.Second
 
 // Embedded starts the member and waits until it serves. Leases that a former process of the directory left behind are
 // revoked: as nothing but that process could reach the member, their owners are gone.
 func Embedded(ctx context.Context, c EmbeddedConfig) (*Engine, error) {
-	lock, err := claimDir(c.Dir)
+	dir, err := claimDir(c.Dir)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{lock: lock, log: c.Log}
-	if err := e.start(ctx, c.Dir); err != nil {
+	e := &Engine{dir: dir, log: c.Log}
+	if err := e.startLone(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("coordination data in %s: %w", c.Dir, err), e.Close())
 	}
 	return e, nil
 }
 
-func (e *Engine) start(ctx context.Context, dir string) error {
-	err := checkDatabase(filepath.Join(dir, "member", "snap", "db"))
-	if err != nil {
+func (e *Engine) startLone(ctx context.Context) error {
+	if e.dir.kind == clusterKind {
+		return errors.New("it holds a member of an etcd cluster, which cannot run alone: set etcd.cluster as it was")
+	}
+	if err := e.dir.mark(loneKind); err != nil {
 		return err
 	}
-	if e.server, err = newServer(serverConfig(dir, newZapLogger(e.log))); err != nil {
+	if err := e.startServer(serverConfig(e.dir.path, newZapLogger(e.log))); err != nil {
 		return err
 	}
-	e.server.Start()
 	select {
 	case <-e.server.ReadyNotify():
 	case <-e.server.StopNotify():
@@ -90,10 +86,22 @@ func (e *Engine) start(ctx context.Context, dir string) error {
 	if err := e.revokeLeftLeases(ctx); err != nil {
 		return err
 	}
-	e.store, err = newStore(ctx, member{e.client, e.server}, options{
-		tryTimeout: memberTryTimeout, log: e.log,
-	})
+	e.backend, e.options = member{e.client, e.server}, options{tryTimeout: memberTryTimeout, log: e.log}
+	var err error
+	e.store, err = newStore(ctx, e.backend, e.options)
 	return err
+}
+
+func (e *Engine) startServer(c config.ServerConfig) error {
+	err := checkDatabase(filepath.Join(c.DataDir, "member", "snap", "db"))
+	if err != nil {
+		return err
+	}
+	if e.server, err = newServer(c); err != nil {
+		return err
+	}
+	e.server.Start()
+	return nil
 }
 
 // checkDatabase opens the database of a former run: etcd opens it on a goroutine of its own, where a panic about a
@@ -119,6 +127,7 @@ func newServer(c config.ServerConfig) (s *etcdserver.EtcdServer, err error) {
 	return etcdserver.NewServer(c)
 }
 
+// serverConfig is the configuration of a lone member.
 func serverConfig(dir string, zapLog *zapLogger) config.ServerConfig {
 	d := embed.NewConfig() // for etcd's defaults
 	urls, err := types.NewURLsMap(memberName + "=" + memberURL)
@@ -162,27 +171,29 @@ func (e *Engine) revokeLeftLeases(ctx context.Context) error {
 // Store returns the engine's client. It is closed with the engine.
 func (e *Engine) Store() coord.Store { return e.store }
 
-// Connect opens one more client, for tests of several clients on one tree. The caller closes it before the engine.
+// Connect opens one more client. The caller closes it before the engine.
 func (e *Engine) Connect(ctx context.Context) (*Store, error) {
-	return newStore(ctx, member{e.client, e.server}, e.store.options)
+	return newStore(ctx, e.backend, e.options)
 }
 
 // Stopped is closed when the member has stopped, by Close or because it failed.
 func (e *Engine) Stopped() <-chan struct{} { return e.server.StopNotify() }
 
-// Close stops the member. Sessions that are still open end at the next start.
+// Close stops the member; a leader hands its office over first. Sessions that are still open end at the next start of a
+// lone member, by their ttl in a cluster.
 func (e *Engine) Close() error {
 	var err error
 	if e.store != nil {
 		err = e.store.Close()
 	}
+	e.group.stopClients()
 	if e.client != nil {
 		err = errors.Join(err, ignoreCanceled(e.client.Close()))
 	}
 	if e.server != nil {
 		e.server.Stop()
 	}
-	return errors.Join(err, e.lock.Close())
+	return errors.Join(err, e.group.close(), e.dir.Close())
 }
 
 // ignoreCanceled drops what a client without a connection reports when it is closed: the end of its own context.
@@ -191,57 +202,6 @@ func ignoreCanceled(err error) error {
 		return nil
 	}
 	return err
-}
-
-// claimDir makes sure that the directory is a klamm member's, or empty, and that no other process uses it.
-func claimDir(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("coordination data dir: %w", err)
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("coordination data dir: %w", err)
-	}
-	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	switch {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		err = fmt.Errorf("coordination data dir %s is in use by another process (%s is locked)", dir, lock.Name())
-	case err != nil:
-		err = fmt.Errorf("lock coordination data dir %s: %w", dir, err)
-	default:
-		err = checkMarker(dir)
-	}
-	if err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	return lock, nil
-}
-
-// checkMarker marks an empty directory as klamm's and refuses one that holds something else.
-func checkMarker(dir string) error {
-	marker := filepath.Join(dir, markerName)
-	text, err := os.ReadFile(marker)
-	switch {
-	case err == nil && string(text) == markerText:
-		return nil
-	case err == nil:
-		return fmt.Errorf("coordination data dir %s: %s is not of this version of klamm", dir, marker)
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("coordination data dir: %w", err)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("coordination data dir: %w", err)
-	}
-	for _, e := range entries {
-		if e.Name() != lockName {
-			return fmt.Errorf("coordination data dir %s holds %q but no %s: it is not klamm's; name an empty directory", dir, e.Name(), markerName)
-		}
-	}
-	if err := os.WriteFile(marker, []byte(markerText), 0o600); err != nil {
-		return fmt.Errorf("coordination data dir: %w", err)
-	}
-	return nil
 }
 
 // member is the backend in this process.

@@ -28,17 +28,23 @@ var _ coord.Session = (*session)(nil)
 
 // OpenSession implements coord.Store. etcd counts ttl in whole seconds; fractions are rounded up.
 func (s *Store) OpenSession(ctx context.Context, ttl time.Duration) (coord.Session, error) {
-	if err := s.usable(ctx); err != nil {
+	seconds := int64((ttl + time.Second - 1) / time.Second)
+	var granted time.Time
+	var lease *clientv3.LeaseGrantResponse
+	// A lease that was granted unheard expires unused, so asking again does no harm.
+	err := s.again(ctx, s.options.tryTimeout, func(try context.Context) (err error) {
+		granted = time.Now()
+		if lease, err = s.backend.Grant(try, seconds); err != nil {
+			return fmt.Errorf("open session: %w: %w", coord.ErrUnavailable, err)
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	seconds := int64((ttl + time.Second - 1) / time.Second)
-	granted := time.Now()
-	try, cancel := context.WithTimeout(ctx, s.options.tryTimeout)
-	defer cancel()
-	lease, err := s.backend.Grant(try, seconds)
-	if err != nil {
-		// A lease that was granted unheard expires unused.
-		return nil, fmt.Errorf("open session: %w: %w", coord.ErrUnavailable, err)
+	if lease.TTL > seconds {
+		s.options.log.Warn("etcd grants longer sessions only: a dead broker is noticed later", "asked", time.Duration(seconds)*time.Second,
+			"granted", time.Duration(lease.TTL)*time.Second)
 	}
 	// The engine may grant more than was asked for. The shorter of both is promised to the caller's Done.
 	ttl = time.Duration(seconds) * time.Second
@@ -65,13 +71,24 @@ func (s *session) Done() <-chan struct{} { return s.done }
 func (s *session) Close(ctx context.Context) error {
 	s.end()
 	s.quit()
-	try, cancel := context.WithTimeout(ctx, s.store.options.tryTimeout)
-	defer cancel()
-	_, err := s.store.backend.Revoke(try, s.id)
-	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return fmt.Errorf("close session: %w", writeError(err))
+	if err := s.store.EndSession(ctx, s.ID()); err != nil {
+		return fmt.Errorf("close session: %w", err)
 	}
 	return nil
+}
+
+// EndSession implements coord.SessionEnder.
+func (s *Store) EndSession(ctx context.Context, id int64) error {
+	return s.again(ctx, s.options.tryTimeout, func(try context.Context) error {
+		_, err := s.backend.Revoke(try, clientv3.LeaseID(id))
+		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return nil
+		}
+		if err = writeError(err); errors.Is(err, coord.ErrUnknownOutcome) && s.options.retryFor > 0 {
+			return fmt.Errorf("%w: %w", coord.ErrUnavailable, err) // ending it twice is as good as once
+		}
+		return err
+	})
 }
 
 // keepAlive renews the lease every fifth of its ttl. The last contact is the moment before the request was sent: the

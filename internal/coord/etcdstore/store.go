@@ -41,8 +41,29 @@ type options struct {
 	// tryTimeout bounds every request. A write that has not been answered by then has an unknown outcome: etcd
 	// swallows a proposal that was in flight to a leader that stepped down.
 	tryTimeout time.Duration
-	log        *slog.Logger
+	// retryFor is how long reads, and writes that were refused, are tried again: as long as members elect a leader they
+	// refuse everything. 0 tries once.
+	retryFor time.Duration
+	opsMax   int // operations in a transaction; 0 for chunkOpsMax
+	readsMax int // paths in a read transaction; 0 for readsMax
+	log      *slog.Logger
 }
+
+func (o options) withDefaults() options {
+	if o.opsMax == 0 {
+		o.opsMax = chunkOpsMax
+	}
+	if o.readsMax == 0 {
+		o.readsMax = readsMax
+	}
+	return o
+}
+
+// treeTries is how many tries' time the deletion of a tree gets: it may have tens of thousands of nodes.
+const treeTries = 5
+
+// retryPause is waited between tries.
+const retryPause = 20 * time.Millisecond
 
 // Sizes of requests. etcd is fastest between 128 and 1,024 operations a transaction.
 const (
@@ -71,7 +92,7 @@ var _ coord.Store = (*Store)(nil)
 
 // newStore connects to a backend. The feed of changes runs from here on.
 func newStore(ctx context.Context, b backend, o options) (*Store, error) {
-	s := &Store{backend: b, options: o}
+	s := &Store{backend: b, options: o.withDefaults()}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	first, err := b.subscribe(ctx)
 	if err != nil {
@@ -100,40 +121,78 @@ func (s *Store) Close() error {
 // tells watchers of a change an instant before its own state shows it, so that a serializable read that follows an
 // event could miss the very change that fired.
 func (s *Store) read(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
-	if err := s.usable(ctx); err != nil {
-		return clientv3.OpResponse{}, err
-	}
-	try, cancel := context.WithTimeout(ctx, s.options.tryTimeout)
-	defer cancel()
-	resp, err := s.backend.Do(try, op)
-	switch {
-	case err == nil:
-		return resp, nil
-	case ctx.Err() != nil:
-		return resp, ctx.Err()
-	}
-	return resp, fmt.Errorf("%w: %w", coord.ErrUnavailable, err)
+	var resp clientv3.OpResponse
+	err := s.again(ctx, s.options.tryTimeout, func(try context.Context) error {
+		var err error
+		resp, err = s.backend.Do(try, op)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		return fmt.Errorf("%w: %w", coord.ErrUnavailable, err)
+	})
+	return resp, err
 }
 
 // write runs a transaction.
 func (s *Store) write(ctx context.Context, op clientv3.Op) (*clientv3.TxnResponse, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	try, cancel := context.WithTimeout(ctx, s.options.tryTimeout)
-	defer cancel()
-	resp, err := s.backend.Do(try, op)
+	return s.writeWithin(ctx, s.options.tryTimeout, op)
+}
+
+func (s *Store) writeWithin(ctx context.Context, timeout time.Duration, op clientv3.Op) (*clientv3.TxnResponse, error) {
+	var resp clientv3.OpResponse
+	err := s.again(ctx, timeout, func(try context.Context) error {
+		var err error
+		if resp, err = s.backend.Do(try, op); err != nil {
+			return writeError(err)
+		}
+		return nil
+	})
 	if err != nil {
-		return nil, writeError(err)
+		return nil, err
 	}
 	return resp.Txn(), nil
 }
+
+// again tries until there is another outcome than ErrUnavailable, or the time for it is over.
+func (s *Store) again(ctx context.Context, timeout time.Duration, do func(try context.Context) error) error {
+	var end time.Time
+	for {
+		if err := s.usable(ctx); err != nil {
+			return err
+		}
+		if end.IsZero() && s.options.retryFor > 0 {
+			end = time.Now().Add(s.options.retryFor)
+		}
+		try, cancel := context.WithTimeout(ctx, timeout)
+		err := do(try)
+		cancel()
+		if err == nil || !errors.Is(err, coord.ErrUnavailable) || !time.Now().Before(end) {
+			return err
+		}
+		wait := time.NewTimer(retryPause)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return err
+		case <-s.ctx.Done():
+			wait.Stop()
+			return coord.ErrClosed
+		}
+	}
+}
+
+// errNotForLearner is the refusal of a member that does not vote yet.
+var errNotForLearner = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
 
 // writeError says what an error of etcd means for a write.
 func writeError(err error) error {
 	refusals := []error{
 		rpctypes.ErrTooManyRequests, rpctypes.ErrNoLeader, rpctypes.ErrNotLeader, rpctypes.ErrNoSpace, rpctypes.ErrCorrupt,
-		rpctypes.ErrNotCapable, rpctypes.ErrUnhealthy,
+		rpctypes.ErrNotCapable, rpctypes.ErrUnhealthy, errNotForLearner,
 	}
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
@@ -173,8 +232,8 @@ func (s *Store) GetMany(ctx context.Context, paths []string) ([]coord.ReadResult
 	out := make([]coord.ReadResult, len(paths))
 	calls, ctx := errgroup.WithContext(ctx)
 	calls.SetLimit(inFlightMax)
-	for begin := 0; begin < len(paths); begin += readsMax {
-		end := min(begin+readsMax, len(paths))
+	for begin := 0; begin < len(paths); begin += s.options.readsMax {
+		end := min(begin+s.options.readsMax, len(paths))
 		calls.Go(func() error { return s.getChunk(ctx, paths[begin:end], out[begin:end]) })
 	}
 	if err := calls.Wait(); err != nil {
@@ -237,7 +296,7 @@ func (s *Store) DeleteTree(ctx context.Context, guard *coord.Guard, path string)
 		deletes = append(deletes, clientv3.OpDelete(r.begin, r.option()))
 	}
 	deletes = append(deletes, clientv3.OpDelete(nodeKey(path)))
-	resp, err := s.write(ctx, clientv3.OpTxn(guardCompares(guard), deletes, nil))
+	resp, err := s.writeWithin(ctx, treeTries*s.options.tryTimeout, clientv3.OpTxn(guardCompares(guard), deletes, nil))
 	switch {
 	case err != nil:
 		return fmt.Errorf("delete tree %s: %w", path, err)

@@ -150,7 +150,7 @@ func (s *Store) readCounter(ctx context.Context, parent string) (*counter, error
 }
 
 // Batch implements coord.Store. Operations that do not depend on each other go together, in transactions of up to
-// chunkOpsMax of which several are under way at a time; each is an etcd transaction inside one that holds the guard.
+// options.opsMax of which several are under way at a time; each is an etcd transaction inside one that holds the guard.
 func (s *Store) Batch(ctx context.Context, guard *coord.Guard, ops []coord.Op) ([]coord.OpResult, error) {
 	results := make([]coord.OpResult, len(ops))
 	for i, op := range ops {
@@ -159,7 +159,7 @@ func (s *Store) Batch(ctx context.Context, guard *coord.Guard, ops []coord.Op) (
 	for _, wave := range waves(ops) {
 		calls, waveCtx := errgroup.WithContext(ctx)
 		calls.SetLimit(inFlightMax)
-		for _, chunk := range chunks(ops, wave) {
+		for _, chunk := range chunks(ops, wave, s.options.opsMax) {
 			calls.Go(func() error { return s.batchChunk(waveCtx, guard, ops, chunk, results) })
 		}
 		if err := calls.Wait(); err != nil {
@@ -203,7 +203,7 @@ func waves(ops []coord.Op) [][]int {
 
 // chunks cuts a wave into transactions. Operations that can fail their whole transaction (a lease may be gone, a
 // number taken) go alone.
-func chunks(ops []coord.Op, wave []int) [][]int {
+func chunks(ops []coord.Op, wave []int, opsMax int) [][]int {
 	var out [][]int
 	var chunk []int
 	bytes := 0
@@ -213,7 +213,7 @@ func chunks(ops []coord.Op, wave []int) [][]int {
 			continue
 		}
 		size := len(ops[i].Data) + len(ops[i].Path)
-		if len(chunk) == chunkOpsMax || len(chunk) > 0 && bytes+size > chunkBytesMax {
+		if len(chunk) == opsMax || len(chunk) > 0 && bytes+size > chunkBytesMax {
 			out = append(out, chunk)
 			chunk, bytes = nil, 0
 		}
