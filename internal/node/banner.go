@@ -27,9 +27,17 @@ func (b *broker) printBanner(w io.Writer) {
 		{"broker id", fmt.Sprint(b.cfg.ID)},
 		{"listeners", strings.Join(listeners, " ")},
 		{"data", strings.Join(b.cfg.LogDirs, " ")},
-		{"coordination", "embedded etcd in " + b.cfg.EtcdDataDir},
+		{"coordination", b.coordination.Name},
 		{"web", web},
 	} {
 		fmt.Fprintf(w, "  %-13s %s\n", row[0], row[1])
 	}
+}
+
+func (b *broker) endpoint() Endpoint {
+	e := Endpoint{Bootstrap: hostPort(b.bound[0].advertised.Host, b.bound[0].advertised.Port)}
+	if b.web.addr != "" {
+		e.Web = "http://" + b.web.addr
+	}
+	return e
 }

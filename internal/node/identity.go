@@ -70,7 +70,10 @@ func (b *broker) resolveBrokerID(ctx context.Context) error {
 func (b *broker) checkClusterID(ctx context.Context) error {
 	stored := b.clusterID
 	if wanted := b.cfg.ClusterID; wanted != "" && stored == "" {
-		if err := coord.EnsurePath(ctx, b.store, coord.ClusterIDPath, coord.EncodeClusterID(wanted)); err != nil {
+		err := settle(ctx, func() error {
+			return coord.EnsurePath(ctx, b.store, coord.ClusterIDPath, coord.EncodeClusterID(wanted))
+		})
+		if err != nil {
 			return fmt.Errorf("write the cluster id %s: %w", wanted, err)
 		}
 	}
@@ -79,8 +82,8 @@ func (b *broker) checkClusterID(ctx context.Context) error {
 		return fmt.Errorf("read the cluster id: %w", err)
 	}
 	if stored != "" && stored != id {
-		return fmt.Errorf("%s/meta.properties belongs to cluster.id=%s, but the coordination data in %s is of cluster %s; point log.dirs and etcd.data.dir at data of one cluster",
-			b.dirs[0].Path, stored, b.cfg.EtcdDataDir, id)
+		return fmt.Errorf("%s/meta.properties belongs to cluster.id=%s, but the coordination data (%s) is of cluster %s; point log.dirs and etcd at data of one cluster",
+			b.dirs[0].Path, stored, b.coordination.Name, id)
 	}
 	b.clusterID = id
 	return b.resolveBrokerID(ctx)

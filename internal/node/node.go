@@ -3,8 +3,8 @@
 //
 // Start: log dirs and identity, listeners bound (connections wait in the backlog), coordination, cluster id, configs,
 // log recovery, registration, request handlers, controller, then requests are served (Kafka: KafkaServer.startup).
-// Stop: not ready, controller resigns, requests drain, background work ends, high watermarks and clean-shutdown marks
-// are written, the registration goes, coordination closes.
+// Stop: not ready, the controller moves leaderships away, this one resigns if it is the controller, requests drain,
+// background work ends, the registration goes, high watermarks and clean-shutdown marks are written, coordination closes.
 package node
 
 import (
@@ -21,7 +21,6 @@ import (
 	"klamm/internal/config"
 	"klamm/internal/controller/driver"
 	"klamm/internal/coord"
-	"klamm/internal/coord/etcdstore"
 	"klamm/internal/coord/notify"
 	"klamm/internal/group/coordinator"
 	"klamm/internal/metadata"
@@ -39,6 +38,16 @@ type Options struct {
 	Banner  io.Writer // gets the start summary for people; nil for none
 	Version string    // of this build, shown in the banner
 	Pprof   bool      // serve Go's profiles on the web address, which must be a loopback one then
+	// Coordination opens the coordination engine; nil for the one that Config names.
+	Coordination func(context.Context) (*Coordination, error)
+	// Ready is called once the broker serves; nil for nobody.
+	Ready func(Endpoint)
+}
+
+// Endpoint is where a running broker is reached.
+type Endpoint struct {
+	Bootstrap string // host:port of the first listener
+	Web       string // URL of the web address; "" when it is off
 }
 
 // broker holds the parts of a running broker; built step by step by start.
@@ -48,13 +57,15 @@ type broker struct {
 	log     *slog.Logger
 	started time.Time
 
-	parts *supervisor
-	close cleanup
+	parts   *supervisor
+	close   cleanup
+	serving bool // the start was completed
+
+	coordination *Coordination
 
 	dynamic     *config.Dynamic
 	dirs        []commitlog.DirSpec
 	bound       []boundListener
-	engine      *etcdstore.Engine
 	store       coord.Store
 	clusterID   string
 	reg         *registration
@@ -77,7 +88,11 @@ func Run(ctx context.Context, o Options) error {
 	b := &broker{opts: o, cfg: o.Config, log: o.Log, started: time.Now(), parts: newSupervisor()}
 	err := b.start(ctx)
 	if err == nil {
+		b.serving = true
 		b.printBanner(o.Banner)
+		if o.Ready != nil {
+			o.Ready(b.endpoint())
+		}
 		select {
 		case <-ctx.Done():
 			b.log.Info("stopping", "reason", "asked to stop")
@@ -99,20 +114,6 @@ func (b *broker) start(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (b *broker) openCoordination(ctx context.Context) error {
-	engine, err := etcdstore.Embedded(ctx, etcdstore.EmbeddedConfig{Dir: b.cfg.EtcdDataDir, Log: b.log})
-	if err != nil {
-		return fmt.Errorf("start embedded etcd: %w", err)
-	}
-	b.engine, b.store = engine, engine.Store()
-	b.close.add("embedded etcd", engine.Close)
-	b.close.add("coordination store", b.store.Close)
-	if err := coord.EnsurePersistentPaths(ctx, b.store); err != nil {
-		return fmt.Errorf("create the coordination tree: %w", err)
-	}
-	return b.checkClusterID(ctx)
 }
 
 func (b *broker) openLogs(ctx context.Context) error {
@@ -261,11 +262,17 @@ func (b *broker) stop() error {
 }
 
 func (b *broker) stopInOrder() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	b.moveLeaderships(ctx)
 	var errs []error
 	// The parts end youngest first: web, controller, request server, then the background work under them.
 	errs = append(errs, b.parts.stopAll())
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
+	// A broker that serves no more leaves at once: what it led alone or could not hand over is elected anew, while it
+	// closes its logs. Their locks keep a successor out until it is done.
+	if b.reg != nil {
+		errs = append(errs, b.reg.leave(ctx))
+	}
 	if b.replicas != nil {
 		errs = append(errs, b.replicas.CheckpointHighWatermarks())
 	}
@@ -273,9 +280,6 @@ func (b *broker) stopInOrder() error {
 		if err := b.logs.Close(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("close logs: %w", err))
 		}
-	}
-	if b.reg != nil {
-		errs = append(errs, b.reg.leave(ctx))
 	}
 	return errors.Join(append(errs, b.close.run())...)
 }

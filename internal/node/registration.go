@@ -19,6 +19,8 @@ type registration struct {
 	id    cluster.BrokerID
 	node  coord.BrokerNode
 	ttl   time.Duration
+	// remember keeps the id of a new session for the process that comes after this one.
+	remember func(session int64)
 
 	mu struct {
 		sync.Mutex
@@ -31,9 +33,16 @@ type registration struct {
 func (b *broker) register(ctx context.Context) error {
 	b.reg = &registration{
 		store: b.store, id: b.cfg.ID, ttl: b.cfg.BrokerSessionTimeout,
+		remember: func(session int64) {
+			if err := rememberSession(b.dirs, b.clusterID, session); err != nil {
+				b.log.Warn("cannot remember the session: a restart after a crash will wait until it has expired", "err", err)
+			}
+		},
 		node: coord.BrokerNode{Endpoints: b.endpoints(), Rack: b.cfg.BrokerRack, JMXPort: -1, TimestampMs: time.Now().UnixMilli()},
 	}
-	// A node left by this broker's own crash goes with its session; waiting for that beats refusing to start.
+	b.endFormerSessions(ctx)
+	// A node left by this broker's own crash, unknown to this process, goes with its session; waiting for that beats
+	// refusing to start.
 	_, err := b.reg.open(ctx, coord.RegisterOptions{Wait: 2 * b.cfg.BrokerSessionTimeout})
 	var conflict *coord.BrokerConflictError
 	if errors.As(err, &conflict) {
@@ -47,6 +56,7 @@ func (r *registration) open(ctx context.Context, o coord.RegisterOptions) (coord
 	if err != nil {
 		return nil, fmt.Errorf("open a coordination session: %w", err)
 	}
+	r.remember(s.ID())
 	epoch, err := coord.RegisterBroker(ctx, r.store, s, r.id, r.node, o)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("register broker %d: %w", r.id, err), s.Close(context.WithoutCancel(ctx)))
@@ -59,6 +69,13 @@ func (r *registration) open(ctx context.Context, o coord.RegisterOptions) (coord
 
 // renew registers again after the session expired; the new registration has a new broker epoch.
 func (r *registration) renew(ctx context.Context, previous int64) (coord.Session, error) {
+	// The engine may hold the former session for a while yet, and with it not the registration only but also
+	// /controller.
+	if ender, ok := r.store.(coord.SessionEnder); ok {
+		if err := ender.EndSession(ctx, previous); err != nil {
+			return nil, fmt.Errorf("end the former session: %w", err)
+		}
+	}
 	return r.open(ctx, coord.RegisterOptions{PreviousSession: previous})
 }
 
