@@ -126,6 +126,9 @@ func TestDeletionOfATopicUnderLoad(t *testing.T) {
 		_, deleted := b.dirs(topic)
 		return deleted == 0, fmt.Sprint(deleted, " left")
 	})
+	if status, body := b.get("/api/v1/deletions"); status != 200 || strings.TrimSpace(body) != "[]" {
+		t.Errorf("after the deletion the web address shows %d %s", status, body)
+	}
 	if b.stderr.contains("level=ERROR") {
 		t.Errorf("klamm logged an error:\n%s", b.stderr.tail(30))
 	}

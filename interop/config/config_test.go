@@ -15,7 +15,7 @@ import (
 	"klamm/internal/config"
 )
 
-// jars finds the folder with Kafka 3.9.1's jars: KLAMM_KAFKA_JARS, or what the shared script fetches.
+// jars finds the folder with Kafka 3.9.1's jars: KAFKA_JARS_3_9_1, or what the shared script fetches.
 func jars(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("KAFKA_JARS_3_9_1"); dir != "" {
@@ -23,7 +23,7 @@ func jars(t *testing.T) string {
 	}
 	out, err := exec.Command("bash", "../../../shared/kafka/jars.sh", "3.9.1").Output()
 	if err != nil {
-		t.Fatalf("no Kafka jars: set KLAMM_KAFKA_JARS to a folder with those of 3.9.1 (%v)", err)
+		t.Fatalf("no Kafka jars: set KAFKA_JARS_3_9_1 to a folder with those of 3.9.1 (%v)", err)
 	}
 	return strings.TrimSpace(string(out))
 }
