@@ -35,6 +35,7 @@ var allowedImports = map[string][]string{
 	"coord/memstore":    {"cluster", "coord"},
 	"coord/etcdstore":   {"cluster", "coord"},
 	"coord/notify":      {"cluster", "coord"},
+	"coord/zkstore":     {"cluster", "coord"},
 	"commitlog":         {"cluster", "record", "vfs", "config"},
 	"controller/driver": {"cluster", "controller", "coord", "metadata", "wire"},
 	"group":             {"cluster"},

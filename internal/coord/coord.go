@@ -151,7 +151,7 @@ type Store interface {
 	// Multi applies all operations atomically or none. When one fails its result has the reason and the others
 	// ErrAborted, and the returned error is that reason. A path may repeat: operations see those before them. But a
 	// path cannot be created after it was deleted in the same Multi, and an engine may count several writes of a path
-	// in one Multi as one in its data version.
+	// in one Multi as one in its data version. Ephemeral nodes of one Multi belong to one session.
 	Multi(ctx context.Context, ops ...Op) ([]OpResult, error)
 	// Batch applies operations that are independent of each other: each succeeds or fails alone (results in order), and
 	// each only while the guard (if not nil) holds. Operations on a child may follow the creation of its parent in the

@@ -65,6 +65,14 @@ func (w *WatchSet) Changed(path string, membership bool) {
 	w.signal(fired)
 }
 
+// Fire tells the set that one watch fired, for engines that tell their own kinds apart.
+func (w *WatchSet) Fire(e WatchEvent) {
+	w.mu.Lock()
+	fired := w.fireLocked(e)
+	w.mu.Unlock()
+	w.signal(fired)
+}
+
 // Resync fires all watches: changes may have been missed.
 func (w *WatchSet) Resync() {
 	w.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,11 +27,17 @@ const sessionTTL = time.Second
 // patience bounds every wait for something that must happen.
 const patience = 60 * time.Second
 
-// Run runs the suite; open starts an engine with an empty tree for one test.
-func Run(t *testing.T, open func(t *testing.T) Engine) {
+// Run runs the suite, or only the named groups of it ("nodes", "multi", "batch", "watch", "session", "procedures"); open
+// starts an engine with an empty tree for one test.
+func Run(t *testing.T, open func(t *testing.T) Engine, only ...string) {
 	groups := map[string]map[string]func(*testing.T, *fixture){
 		"nodes": nodeTests, "multi": multiTests, "batch": batchTests, "watch": watchTests,
 		"session": sessionTests, "procedures": procedureTests,
+	}
+	for group := range groups {
+		if len(only) > 0 && !slices.Contains(only, group) {
+			delete(groups, group)
+		}
 	}
 	for group, tests := range groups {
 		for name, test := range tests {

@@ -1,0 +1,91 @@
+//go:build interop
+
+package zkstore
+
+import (
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"klamm/internal/coord"
+	"klamm/internal/coord/coordtest"
+)
+
+// TestConformance runs the suite of all engines against a real server: with sessions on connections of their own, with
+// the session of the store's connection, and with one-shot watches.
+func TestConformance(t *testing.T) {
+	addr := startServer(t, "")
+	variants := map[string]struct {
+		timeout time.Duration
+		oneShot bool
+		only    []string
+	}{
+		"sessions beside the connection": {10 * time.Second, false, []string{"session", "procedures"}},
+		"the connection's own session":   {time.Second, false, nil},
+		"one-shot watches as before 3.6": {10 * time.Second, true, []string{"watch", "procedures"}},
+	}
+	for name, v := range variants {
+		t.Run(name, func(t *testing.T) {
+			var roots atomic.Int64
+			coordtest.Run(t, func(t *testing.T) coordtest.Engine {
+				o := Options{Connect: fmt.Sprintf("%s/%d/%d", addr, time.Now().UnixNano(), roots.Add(1)), SessionTimeout: v.timeout}
+				return engine(t, addr, o, v.oneShot)
+			}, v.only...)
+		})
+	}
+}
+
+func engine(t *testing.T, addr string, o Options, oneShot bool) coordtest.Engine {
+	return coordtest.Engine{
+		Connect: func() coord.Store {
+			s, err := Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.watches.mu.Lock()
+			s.watches.mu.oneShot = oneShot
+			s.watches.mu.Unlock()
+			t.Cleanup(func() { _ = s.Close() })
+			return s
+		},
+		Expire: func(s coord.Session) { expire(t, addr, s.(*session).zk) },
+	}
+}
+
+// expire ends a session as the server does when its time has passed: other connections with its password close it, until
+// the server says that it is gone. The session's owner takes it back in between.
+func expire(t *testing.T, addr string, z *zkSession) {
+	t.Helper()
+	for !closeForeign(t, addr, z) {
+		if t.Context().Err() != nil {
+			t.Fatal("the session does not expire")
+		}
+	}
+}
+
+func closeForeign(t *testing.T, addr string, z *zkSession) (gone bool) {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write(connectFrame(0, z.timeout, z.id, z.password)); err != nil {
+		return false
+	}
+	frame, err := readFrame(c, replyBytesMax)
+	if err != nil {
+		return false
+	}
+	if answer, err := decodeConnected(frame); err != nil || answer.timeout == 0 {
+		return err == nil
+	}
+	end := newFrame(opCloseSession, 0)
+	seal(end, firstXid)
+	if _, err := c.Write(end); err == nil {
+		_, _ = readFrame(c, replyBytesMax)
+	}
+	return false
+}
