@@ -158,6 +158,9 @@ type Broker struct {
 	Epoch     BrokerEpoch
 	Endpoints []Endpoint
 	Rack      string // empty when the broker has none
+	// Klamm says that the registration is a klamm broker's: it does what klamm's brokers have agreed on beyond Kafka's
+	// protocol, such as removing what a deletion left on it.
+	Klamm bool
 }
 
 // Endpoint returns the broker's endpoint on the named listener.

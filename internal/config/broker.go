@@ -42,6 +42,8 @@ type Broker struct {
 	AutoLeaderRebalanceEnable          bool          // auto.leader.rebalance.enable
 	LeaderImbalanceCheckInterval       time.Duration // leader.imbalance.check.interval.seconds
 	LeaderImbalancePerBrokerPercentage int           // leader.imbalance.per.broker.percentage
+	TopicDeletionOfflineReplicas       string        // topic.deletion.offline.replicas: auto, complete or wait
+	TopicDeletionOfflineReplicaTimeout time.Duration // topic.deletion.offline.replica.timeout.ms; negative: none
 	ControllerSocketTimeout            time.Duration // controller.socket.timeout.ms
 	ControlledShutdownEnable           bool          // controlled.shutdown.enable
 	ControlledShutdownMaxRetries       int           // controlled.shutdown.max.retries
@@ -235,6 +237,8 @@ func (b *Broker) fillController(r keyReader) {
 	b.AutoLeaderRebalanceEnable = r.bool("auto.leader.rebalance.enable")
 	b.LeaderImbalanceCheckInterval = r.seconds("leader.imbalance.check.interval.seconds")
 	b.LeaderImbalancePerBrokerPercentage = r.int("leader.imbalance.per.broker.percentage")
+	b.TopicDeletionOfflineReplicas = r.string("topic.deletion.offline.replicas")
+	b.TopicDeletionOfflineReplicaTimeout = r.ms("topic.deletion.offline.replica.timeout.ms")
 	b.ControllerSocketTimeout = r.ms("controller.socket.timeout.ms")
 	b.ControlledShutdownEnable = r.bool("controlled.shutdown.enable")
 	b.ControlledShutdownMaxRetries = r.int("controlled.shutdown.max.retries")

@@ -15,6 +15,8 @@ var ownKeys = []*Definition{
 	own(def("etcd.tls.key", String, "", Medium, nil, "PEM file with the key of etcd.tls.cert.")),
 	own(def("etcd.user", String, "", Medium, nil, "User at the etcd of etcd.endpoints.")),
 	own(def("etcd.password", Password, "", Medium, nil, "Password of etcd.user.")),
+	own(def("topic.deletion.offline.replicas", String, "auto", Medium, oneOf("auto", "complete", "wait"), "Whether a topic's deletion waits for a broker that is gone: complete ends it, the broker removes its replicas when it returns; wait waits, as Kafka does; auto completes where all replicas are on klamm brokers.")),
+	own(def("topic.deletion.offline.replica.timeout.ms", Long, "-1", Medium, atLeast(-1), "How long a topic's deletion waits for offline replicas before it ends without them; -1 waits for ever.")),
 }
 
 // throttleKeys can only be set while brokers run, never in a file (Kafka: QuotaConfigs.brokerQuotaConfigs).

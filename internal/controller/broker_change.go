@@ -14,6 +14,9 @@ func (c *Core) handleBrokerChange() error {
 	if err != nil {
 		return err
 	}
+	if err := c.learnKlammBrokers(r); err != nil {
+		return err
+	}
 	x := c.ctx
 	current := map[cluster.BrokerID]cluster.Broker{}
 	for _, b := range r.Brokers {
@@ -53,8 +56,11 @@ func (c *Core) brokersBounced(ids []cluster.BrokerID, current map[cluster.Broker
 	for _, id := range ids {
 		c.noteBroker(Info, "broker bounced", id, "")
 		c.emit(StopSender{id})
+		c.ctx.bouncing[id] = true // it is back: deletions need not end without it
 	}
-	if err := c.brokersFailed(ids); err != nil {
+	err := c.brokersFailed(ids)
+	clear(c.ctx.bouncing)
+	if err != nil {
 		return err
 	}
 	for _, id := range ids {

@@ -19,6 +19,10 @@ type controllerContext struct {
 	brokers map[cluster.BrokerID]cluster.Broker
 	// shuttingDown are those of brokers that asked for a controlled shutdown.
 	shuttingDown map[cluster.BrokerID]bool
+	// klamm are the brokers, registered or not, that run klamm as far as is known.
+	klamm map[cluster.BrokerID]bool
+	// bouncing are brokers whose failure is handled while their new registration is known already.
+	bouncing map[cluster.BrokerID]bool
 
 	topics     map[string]*topicContext
 	topicNames map[cluster.TopicID]string // of topics with an id
@@ -76,6 +80,8 @@ type replicaContext struct {
 	// attempts and lastError are those of the replica's deletion.
 	attempts  int
 	lastError cluster.ErrorCode
+	// offlineSince is when the replica's deletion first found it offline; 0 when it did not.
+	offlineSince Time
 }
 
 // replicaRef names a replica in the context.
@@ -89,6 +95,8 @@ func newContext(epoch cluster.ControllerEpoch, zkVersion int32) *controllerConte
 		epoch: epoch, zkVersion: zkVersion, takingOffice: true,
 		brokers:      map[cluster.BrokerID]cluster.Broker{},
 		shuttingDown: map[cluster.BrokerID]bool{},
+		klamm:        map[cluster.BrokerID]bool{},
+		bouncing:     map[cluster.BrokerID]bool{},
 		topics:       map[string]*topicContext{},
 		topicNames:   map[cluster.TopicID]string{},
 		deletions:    map[string]*topicDeletion{},

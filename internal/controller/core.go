@@ -43,6 +43,12 @@ type Config struct {
 	RetryBackoffMaxMs int64
 	// StoreBatchMax bounds the items of one Store effect. Default 10000.
 	StoreBatchMax int
+
+	// OfflineReplicas is topic.deletion.offline.replicas: whether a deletion waits for brokers that are gone.
+	OfflineReplicas OfflineReplicas
+	// OfflineReplicaTimeoutMs is topic.deletion.offline.replica.timeout.ms: a deletion that waits for offline replicas ends
+	// without them after this time. 0 or less: it waits for ever.
+	OfflineReplicaTimeoutMs int64
 }
 
 func (cfg Config) withDefaults() Config {

@@ -297,6 +297,13 @@ type (
 	// DeleteMarkers removes /admin/delete_topics/T if it has the creation id (absent is ItemOK). Result: Written.
 	DeleteMarkers struct{ Markers []NodeRef }
 
+	// RecordLeftovers writes down what absent brokers still have to remove; one that is there already is replaced.
+	// Result: Written.
+	RecordLeftovers struct{ Leftovers []Leftover }
+
+	// ForgetKlammBrokers removes brokers from those known to run klamm; an absent one is ItemOK. Result: Written.
+	ForgetKlammBrokers struct{ Brokers []cluster.BrokerID }
+
 	// DeleteLogDirEvents removes notifications by name; nil removes all. Result: Written with one item.
 	DeleteLogDirEvents struct{ Names []string }
 
@@ -327,6 +334,15 @@ type TopicWrite struct {
 type NodeRef struct {
 	Topic string
 	Czxid int64
+}
+
+// Leftover is what a broker that was absent at the end of a topic's deletion still has to remove: replicas of one topic,
+// known by its id.
+type Leftover struct {
+	Broker cluster.BrokerID
+	TopicRef
+	Partitions []int32 // ascending
+	At         Time
 }
 
 // AnyCzxid in a NodeRef stands for every creation id.
@@ -439,6 +455,8 @@ func (SetTopics) storeOp()             {}
 func (DeleteTopicTrees) storeOp()      {}
 func (DeleteTopicConfigs) storeOp()    {}
 func (DeleteMarkers) storeOp()         {}
+func (RecordLeftovers) storeOp()       {}
+func (ForgetKlammBrokers) storeOp()    {}
 func (DeleteLogDirEvents) storeOp()    {}
 func (DeleteISRChanges) storeOp()      {}
 func (SetProducerIDBlock) storeOp()    {}

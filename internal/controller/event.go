@@ -198,7 +198,11 @@ type (
 	}
 
 	// BrokersRead is the result of ReadBrokers.
-	BrokersRead struct{ Brokers []cluster.Broker }
+	BrokersRead struct {
+		Brokers []cluster.Broker
+		// Klamm are the brokers, registered or not, that have run klamm and no other broker since, as far as is known.
+		Klamm []cluster.BrokerID
+	}
 
 	// TopicNamesRead is the result of ReadTopicNames.
 	TopicNamesRead struct{ Names []string }

@@ -139,7 +139,7 @@ func (c *Core) explainReplica(d *topicDeletion, r replicaRef) ReplicaDeletion {
 	case entry.state == ReplicaDeletionStarted:
 		reason.Kind, reason.LiftedBy, reason.RetryAt = WaitingForReply, "answer of the broker, or its restart", 0
 	case !registered:
-		reason.Kind, reason.LiftedBy = BrokerOffline, "start of the broker"
+		reason.Kind, reason.LiftedBy, reason.Detail = BrokerOffline, "start of the broker", c.tdm().whyItWaits(d)
 	case c.ctx.shuttingDown[r.id]:
 		reason.Kind, reason.LiftedBy = BrokerShuttingDown, "restart of the broker"
 	case entry.offlineDir:
@@ -150,6 +150,10 @@ func (c *Core) explainReplica(d *topicDeletion, r replicaRef) ReplicaDeletion {
 		reason.Kind, reason.LiftedBy, reason.Detail = StoreFailed, "retry", d.lastError
 	default:
 		reason.Kind, reason.LiftedBy = OtherReplicas, "the end of the replicas in progress"
+	}
+	if at := c.tdm().givesUpAt(d); at != 0 && reason.RetryAt == 0 && entry.offlineSince != 0 {
+		reason.RetryAt = at
+		reason.LiftedBy += ", or the end of topic.deletion.offline.replica.timeout.ms"
 	}
 	e.WaitsFor = &reason
 	return e

@@ -244,11 +244,14 @@ func (c *Core) watchAndClearEvents() error {
 
 func (c *Core) readBrokers() error {
 	r, err := query[BrokersRead](c, ReadBrokers{})
+	if err != nil {
+		return err
+	}
 	for _, b := range r.Brokers {
 		c.ctx.addBroker(b)
 		c.emit(Watch{Watched{Kind: WatchBroker, Broker: b.ID}})
 	}
-	return err
+	return c.learnKlammBrokers(r)
 }
 
 func (c *Core) readAllTopics() error {

@@ -54,9 +54,7 @@ func (c *Core) CheckInvariants() error {
 		if d.topic != nil && x.topics[name] != d.topic {
 			bad("deletion of %s holds a topic that is not in the context", name)
 		}
-		if d.retryAt != 0 && (earliest == 0 || d.retryAt < earliest) {
-			earliest = d.retryAt
-		}
+		earliest = earlier(earliest, earlier(d.retryAt, d.giveUpAt))
 		if idle && !c.waitsForSomething(d) {
 			bad("deletion of %s waits for nothing: %+v", name, *d)
 		}
@@ -120,6 +118,9 @@ func (c *Core) waitsForSomething(d *topicDeletion) bool {
 		if _, registered := c.ctx.brokers[id]; registered {
 			return true
 		}
+	}
+	if c.tdm().finished(d) {
+		return d.giveUpAt != 0 // W15: else it could have ended; the timer will fire
 	}
 	for _, r := range d.topic.allReplicas() {
 		state := r.replicaState(r.id)

@@ -69,7 +69,7 @@ func (s *script) run(d *datadriven.TestData) string {
 
 func settles(d *datadriven.TestData) bool {
 	switch d.Cmd {
-	case "explain", "metrics", "leader", "run-until", "fault", "fail-deletions":
+	case "explain", "metrics", "leftovers", "leader", "run-until", "fault", "fail-deletions":
 		return false
 	}
 	return !d.HasArg("nosettle")
@@ -83,8 +83,29 @@ func (s *script) cluster(d *datadriven.TestData) {
 	if d.HasArg("brokers-n") {
 		d.ScanArgs(s.t, "brokers-n", &o.Brokers)
 	}
+	s.offlineReplicas(d, &o)
 	s.w = sim.New(o)
 	s.w.StartAll()
+}
+
+// offlineReplicas reads the arguments offline-replicas=auto|complete|wait, timeout=ms, kafka=id. Scripts wait, as Kafka does, where they
+// say nothing.
+func (s *script) offlineReplicas(d *datadriven.TestData, o *sim.Options) {
+	policy := "wait"
+	if d.HasArg("offline-replicas") {
+		policy = s.str(d, "offline-replicas")
+	}
+	for p := range controller.OfflineReplicasWait + 1 {
+		if p.String() == policy {
+			o.OfflineReplicas = p
+		}
+	}
+	if d.HasArg("timeout") {
+		o.OfflineReplicaTimeoutMs = int64(s.num(d, "timeout"))
+	}
+	if d.HasArg("kafka") {
+		o.Kafka = []cluster.BrokerID{cluster.BrokerID(s.num(d, "kafka"))}
+	}
 }
 
 func (s *script) command(d *datadriven.TestData) {
@@ -134,6 +155,10 @@ func (s *script) command(d *datadriven.TestData) {
 		}
 	case "step":
 		w.Step()
+	case "leftovers":
+		for _, l := range w.Leftovers() {
+			fmt.Fprintf(&s.out, "broker %d: %s %s %v\n", l.Broker, l.Name, l.ID, l.Partitions)
+		}
 	case "unclean":
 		w.SetUnclean(s.str(d, "topic"), true)
 		w.Feed(controller.TopicUncleanLeaderElectionEnable{Topic: s.str(d, "topic")})
@@ -179,6 +204,9 @@ func (s *script) explain() {
 		s.out.WriteString("\n")
 		for _, r := range e.Reasons {
 			fmt.Fprintf(&s.out, "  waits: %s, broker %d; lifted by %s", r.Kind, r.Broker, r.LiftedBy)
+			if r.Kind == controller.BrokerOffline && r.Detail != "" {
+				fmt.Fprintf(&s.out, " (%s)", r.Detail)
+			}
 			if r.RetryAt != 0 {
 				s.out.WriteString("; retry is due")
 			}

@@ -12,8 +12,8 @@ import (
 // queued topic has a topicDeletion in the context, and what its replicas have reached is in their replica states.
 //
 // A topic's way: queued -> its partitions NonExistent, caches told to forget it -> each replica Offline,
-// ReplicaDeletionStarted, and by the broker's answer Successful or Ineligible -> when all are Successful its nodes are
-// removed: tree, configuration, and the marker last, so that a new controller finds what it has to finish.
+// ReplicaDeletionStarted, and by the broker's answer Successful or Ineligible -> when all are Successful, or left to their
+// absent brokers (see offline_replicas.go), its nodes are removed: tree, configuration, and the marker last, so that a new controller finds what it has to finish.
 //
 // A topic is ineligible while a started deletion cannot go on. Every ineligible topic has something that lifts it: the
 // start of a broker that hosts one of its replicas, or its retry time (W8: Kafka has no timer). It is only
@@ -39,10 +39,12 @@ type topicDeletion struct {
 	// have: should this controller end before, the next one tells them again. Kafka does not wait, and a broker that missed
 	// the message lists the topic for ever.
 	toForget map[cluster.BrokerID]bool
-	// removing: all replicas are deleted and the removal of the nodes has failed at least once.
+	// removing: all replicas are deleted or left behind, and the removal of the nodes has begun.
 	removing bool
 	// retryAt is when the deletion is tried again by itself; 0 when it waits for something else.
-	retryAt   Time
+	retryAt Time
+	// giveUpAt is when the patience with offline replicas ends, as the timer knows it; 0 when it does not.
+	giveUpAt  Time
 	attempts  int // failures so far
 	lastError string
 }
@@ -177,6 +179,7 @@ func (m topicDeletionManager) lost(rs []replicaRef) error {
 	for _, t := range topicsOf(started) {
 		t.deletion.ineligible = true
 	}
+	m.noteOffline(rs)
 	return m.resume()
 }
 
@@ -201,7 +204,7 @@ func (m topicDeletionManager) resume() error {
 		d := x.deletions[name]
 		switch t := d.topic; {
 		case d.removing && d.retryAt != 0:
-		case t == nil || t.replicaCount() == t.replicas[ReplicaDeletionSuccessful]:
+		case t == nil || m.finished(d):
 			if t != nil && !d.started {
 				m.tellToForget([]*topicDeletion{d})
 			}
@@ -228,6 +231,13 @@ func (m topicDeletionManager) resume() error {
 	if len(eligible) > 0 {
 		if err := m.start(eligible); err != nil {
 			return err
+		}
+		// With all replicas on absent brokers, and nobody to tell, no answer will come to look again.
+		ended := slices.DeleteFunc(eligible, func(d *topicDeletion) bool { return len(d.toForget) > 0 || !m.finished(d) })
+		if len(ended) > 0 {
+			if err := m.complete(ended); err != nil {
+				return err
+			}
 		}
 	}
 	m.schedule()
@@ -284,8 +294,7 @@ func (m topicDeletionManager) forgotten(id cluster.BrokerID, which func(*topicDe
 	for _, d := range m.c.ctx.deletions {
 		if d.toForget[id] && which(d) {
 			delete(d.toForget, id)
-			t := d.topic
-			ready = ready || len(d.toForget) == 0 && t.replicaCount() == t.replicas[ReplicaDeletionSuccessful]
+			ready = ready || len(d.toForget) == 0 && m.finished(d)
 		}
 	}
 	return ready
@@ -321,12 +330,14 @@ func (m topicDeletionManager) deletePartitions(ds []*topicDeletion) error {
 	var serving, dead, todo []replicaRef
 	blocked := map[*topicDeletion]bool{}
 	for _, d := range ds {
+		d.removing = false // a broker came back after the deletion had begun to end without it
 		for _, r := range d.topic.allReplicas() {
 			state := r.replicaState(r.id)
 			switch {
 			case state == ReplicaDeletionSuccessful:
 				// Gone, whether or not its broker lives (Kafka counts it as blocking when the broker is dead).
 			case m.c.ctx.isReplicaOnline(r.partitionContext, r.id):
+				r.replica(r.id).offlineSince = 0
 				todo = append(todo, r)
 			default:
 				if state == NewReplica || state == OnlineReplica {
@@ -340,6 +351,7 @@ func (m topicDeletionManager) deletePartitions(ds []*topicDeletion) error {
 	if err := m.c.changeReplicaStates(serving, OfflineReplica); err != nil {
 		return err
 	}
+	m.noteOffline(dead)
 	// Kafka tries Ineligible again on Ineligible ones and logs an invalid transition.
 	dead = slices.DeleteFunc(dead, func(r replicaRef) bool { return r.replicaState(r.id) != OfflineReplica })
 	for _, step := range []struct {
@@ -353,7 +365,9 @@ func (m topicDeletionManager) deletePartitions(ds []*topicDeletion) error {
 	for _, d := range ds {
 		if blocked[d] {
 			d.ineligible = true
-			m.c.note(Info, "topic deletion waits for offline replicas", d.name, "")
+			if !m.finished(d) {
+				m.c.note(Info, "topic deletion waits for offline replicas", d.name, m.whyItWaits(d))
+			}
 		}
 		stuck := slices.ContainsFunc(d.topic.allReplicas(), func(r replicaRef) bool {
 			s := r.replicaState(r.id)
@@ -373,16 +387,20 @@ func (m topicDeletionManager) deletePartitions(ds []*topicDeletion) error {
 	return m.c.changeReplicaStates(retry, OfflineReplica)
 }
 
-// complete removes the nodes of topics whose replicas are all deleted, then forgets them (Kafka: completeDeleteTopic). A topic that
-// cannot be removed now is tried again.
+// complete removes the nodes of topics whose replicas are all deleted, or left to their absent brokers, then forgets them
+// (Kafka: completeDeleteTopic). A topic that cannot be removed now is tried again.
 func (m topicDeletionManager) complete(ds []*topicDeletion) error {
+	ds, err := m.leaveBehind(ds)
+	if err != nil {
+		return err
+	}
 	var replicas []replicaRef
 	for _, d := range ds {
 		if d.topic == nil {
 			continue
 		}
 		m.client.mutePartitionModifications(d.name)
-		replicas = append(replicas, d.topic.allReplicas()...)
+		replicas = append(replicas, replicasInState(d.topic, ReplicaDeletionSuccessful)...)
 	}
 	if err := m.c.changeReplicaStates(replicas, NonExistentReplica); err != nil {
 		return err
@@ -430,14 +448,13 @@ func (m topicDeletionManager) retryLater(d *topicDeletion, why string) {
 	m.c.note(Warn, "topic deletion is tried again later", d.name, fmt.Sprintf("%s, attempt %d", why, d.attempts))
 }
 
-// schedule keeps the timer at the earliest retry.
+// schedule keeps the timer at the earliest retry, or end of the patience with offline replicas.
 func (m topicDeletionManager) schedule() {
 	x := m.c.ctx
 	var at Time
 	for _, d := range x.deletions {
-		if d.retryAt != 0 && (at == 0 || d.retryAt < at) {
-			at = d.retryAt
-		}
+		d.giveUpAt = m.givesUpAt(d)
+		at = earlier(at, earlier(d.retryAt, d.giveUpAt))
 	}
 	switch {
 	case at == x.deletionTimerAt:

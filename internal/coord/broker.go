@@ -23,11 +23,12 @@ type BrokerNode struct {
 	JMXPort     int32  // -1 when off
 	TimestampMs int64
 	Features    map[string]VersionRange
+	Klamm       *KlammRegistration // nil in a registration of Kafka's
 }
 
 // Broker gives the registration as the rest of klamm sees it.
 func (n BrokerNode) Broker(id cluster.BrokerID, epoch cluster.BrokerEpoch) cluster.Broker {
-	return cluster.Broker{ID: id, Epoch: epoch, Endpoints: n.Endpoints, Rack: n.Rack}
+	return cluster.Broker{ID: id, Epoch: epoch, Endpoints: n.Endpoints, Rack: n.Rack, Klamm: n.Klamm != nil}
 }
 
 // plaintext returns host and port of the first endpoint that speaks PLAINTEXT, which readers of version 1 look at.
@@ -77,6 +78,10 @@ func EncodeBroker(n BrokerNode) []byte {
 	}
 	b = appendInt(appendKey(b, "version"), version)
 	b = appendString(appendKey(b, "timestamp"), strconv.FormatInt(n.TimestampMs, 10))
+	if n.Klamm != nil {
+		b = appendInt(append(appendKey(b, "klamm"), `{"version":`...), n.Klamm.Version)
+		b = append(appendString(append(b, `,"web":`...), n.Klamm.Web), '}')
+	}
 	return append(b, '}')
 }
 
@@ -109,6 +114,10 @@ type brokerJSON struct {
 		Min int16 `json:"min_version"`
 		Max int16 `json:"max_version"`
 	} `json:"features"`
+	Klamm *struct {
+		Version int32  `json:"version"`
+		Web     string `json:"web"`
+	} `json:"klamm"`
 }
 
 // DecodeBroker reads a registration of version 1 or later.
@@ -124,6 +133,9 @@ func DecodeBroker(data []byte) (BrokerNode, error) {
 		return BrokerNode{}, fmt.Errorf("decode broker registration: jmx_port is missing in %q", data)
 	}
 	n := BrokerNode{Version: *j.Version, Rack: j.Rack, JMXPort: *j.JMXPort, TimestampMs: int64(j.Timestamp)}
+	if j.Klamm != nil {
+		n.Klamm = &KlammRegistration{Version: j.Klamm.Version, Web: j.Klamm.Web}
+	}
 	if len(j.Features) > 0 {
 		n.Features = make(map[string]VersionRange, len(j.Features))
 		for name, f := range j.Features {

@@ -39,9 +39,9 @@ func EnsurePath(ctx context.Context, s Store, path string, data []byte) error {
 	return nil
 }
 
-// EnsurePersistentPaths creates PersistentPaths where they are missing, in one batch.
+// EnsurePersistentPaths creates PersistentPaths and OwnPaths where they are missing, in one batch.
 func EnsurePersistentPaths(ctx context.Context, s Store) error {
-	paths := PersistentPaths()
+	paths := append(PersistentPaths(), OwnPaths()...)
 	ops := make([]Op, len(paths))
 	for i, p := range paths {
 		ops[i] = Create(p, nil)

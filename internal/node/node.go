@@ -13,12 +13,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"time"
 
 	"klamm/internal/api"
 	"klamm/internal/cluster"
 	"klamm/internal/commitlog"
 	"klamm/internal/config"
+	"klamm/internal/controller"
 	"klamm/internal/controller/driver"
 	"klamm/internal/coord"
 	"klamm/internal/coord/notify"
@@ -75,11 +77,13 @@ type broker struct {
 	replicas    *replica.Manager
 	groups      *coordinator.Coordinator
 	dirFailures *dirFailures
+	leftovers   *leftovers
 	driver      *driver.Driver
 	handlers    *api.Handlers
 	table       *wire.APITable
 	server      *wire.Server
 	web         *web
+	webListener net.Listener // nil when web.listen is empty
 }
 
 // Run starts a broker, prints the banner once it serves, and blocks until ctx ends or a part fails; then it stops
@@ -106,8 +110,8 @@ func Run(ctx context.Context, o Options) error {
 // start brings every part up. What it has built when it fails is left to stop.
 func (b *broker) start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		b.openDirs, b.bindListeners, b.openCoordination, b.loadConfigs, b.openLogs,
-		b.register, b.buildBroker, b.serve, b.awaitReady,
+		b.openDirs, b.bindListeners, b.bindWeb, b.openCoordination, b.loadConfigs, b.openLogs,
+		b.register, b.buildBroker, b.removeLeftovers, b.serve, b.awaitReady,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -177,6 +181,7 @@ func (b *broker) buildBroker(context.Context) error {
 	b.parts.start("replica manager", b.replicas.Run)
 	b.parts.start("request workers", b.handlers.Run)
 	b.parts.start("log dir failures", b.dirFailures.run)
+	b.leftovers = &leftovers{b: b}
 	b.parts.start("forgotten topics", (&driver.Reconciler{
 		Cache: b.cache, Store: b.store, Log: b.log,
 		Forgotten: func(c metadata.Changes) { b.groups.PartitionsRemoved(c.Removed) },
@@ -223,10 +228,20 @@ func (b *broker) driverOptions(dial dialFunc) driver.Options {
 			BrokerID: c.ID, InterBrokerProtocol: c.InterBrokerProtocol.String(), InterBrokerListener: listener,
 			SocketTimeout: c.ControllerSocketTimeout, RequestTimeout: c.RequestTimeout,
 			DeleteTopicEnable: c.DeleteTopicEnable, UncleanLeaderElectionEnable: b.dynamic.Broker().UncleanLeaderElectionEnable,
+			OfflineReplicas: offlineReplicas(c.TopicDeletionOfflineReplicas), OfflineReplicaTimeout: c.TopicDeletionOfflineReplicaTimeout,
 		},
 		Store: b.store, Session: b.reg.session(), Reregister: b.reg.renew, Log: b.log,
 		Dial: func(ctx context.Context, addr string) (driver.Conn, error) { return dial(ctx, addr) },
 	}
+}
+
+func offlineReplicas(value string) controller.OfflineReplicas {
+	for _, p := range []controller.OfflineReplicas{controller.OfflineReplicasComplete, controller.OfflineReplicasWait} {
+		if p.String() == value {
+			return p
+		}
+	}
+	return controller.OfflineReplicasAuto
 }
 
 // serve opens the doors: requests first, since the controller's own broker must answer it, then the controller.
@@ -240,6 +255,7 @@ func (b *broker) serve(context.Context) error {
 	b.parts.start("request server", server.Run)
 	b.parts.start("group coordinator", b.groups.Run) // ends before the server: joins that wait are answered, and requests drain
 	b.parts.start("controller", b.driver.Run)
+	b.parts.start("leftovers", b.leftovers.run)
 	if b.web, err = startWeb(b); err != nil {
 		return err
 	}

@@ -38,7 +38,8 @@ func (b *broker) register(ctx context.Context) error {
 				b.log.Warn("cannot remember the session: a restart after a crash will wait until it has expired", "err", err)
 			}
 		},
-		node: coord.BrokerNode{Endpoints: b.endpoints(), Rack: b.cfg.BrokerRack, JMXPort: -1, TimestampMs: time.Now().UnixMilli()},
+		node: coord.BrokerNode{Endpoints: b.endpoints(), Rack: b.cfg.BrokerRack, JMXPort: -1, TimestampMs: time.Now().UnixMilli(),
+			Klamm: &coord.KlammRegistration{Version: 1, Web: b.webAdvertised()}},
 	}
 	b.endFormerSessions(ctx)
 	// A node left by this broker's own crash, unknown to this process, goes with its session; waiting for that beats
@@ -57,6 +58,9 @@ func (r *registration) open(ctx context.Context, o coord.RegisterOptions) (coord
 		return nil, fmt.Errorf("open a coordination session: %w", err)
 	}
 	r.remember(s.ID())
+	if err := coord.EnsurePath(ctx, r.store, coord.KlammBrokerPath(r.id), nil); err != nil {
+		return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+	}
 	epoch, err := coord.RegisterBroker(ctx, r.store, s, r.id, r.node, o)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("register broker %d: %w", r.id, err), s.Close(context.WithoutCancel(ctx)))

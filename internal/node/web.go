@@ -23,15 +23,44 @@ type web struct {
 	ready atomic.Bool
 }
 
-// startWeb opens web.listen, if there is one, and serves it as a part of the broker.
+// bindWeb opens web.listen, if there is one, before the broker registers: the registration tells the address.
+func (b *broker) bindWeb(ctx context.Context) error {
+	if b.cfg.WebListen == "" {
+		return nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", b.cfg.WebListen)
+	if err != nil {
+		return fmt.Errorf("web.listen=%s: %w; stop what uses the port, choose another, or leave web.listen empty", b.cfg.WebListen, err)
+	}
+	b.webListener = l
+	b.close.add("web listener", func() error { _ = l.Close(); return nil })
+	return nil
+}
+
+// webAdvertised is the address under which other brokers reach the web address: the bound one, with the host of the inter-broker
+// listener where it is bound to all. A loopback address serves the brokers on this machine.
+func (b *broker) webAdvertised() string {
+	if b.webListener == nil {
+		return ""
+	}
+	at := b.webListener.Addr().(*net.TCPAddr)
+	host := at.IP.String()
+	if at.IP.IsUnspecified() {
+		for _, l := range b.bound {
+			if l.name == b.cfg.InterBrokerListener {
+				host = l.advertised.Host
+			}
+		}
+	}
+	return hostPort(host, int32(at.Port))
+}
+
+// startWeb serves web.listen, if there is one, as a part of the broker.
 func startWeb(b *broker) (*web, error) {
 	w := &web{b: b}
-	if b.cfg.WebListen == "" {
+	l := b.webListener
+	if l == nil {
 		return w, nil
-	}
-	l, err := net.Listen("tcp", b.cfg.WebListen)
-	if err != nil {
-		return nil, fmt.Errorf("web.listen=%s: %w; stop what uses the port, choose another, or leave web.listen empty", b.cfg.WebListen, err)
 	}
 	w.addr = l.Addr().String()
 	if b.opts.Pprof && !l.Addr().(*net.TCPAddr).IP.IsLoopback() {

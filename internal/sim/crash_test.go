@@ -4,6 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"testing"
+
+	"klamm/internal/controller"
 )
 
 var depthFlag = flag.Int("sim.stride", 11, "how many crash points the second crash of a pair skips")
@@ -139,9 +141,54 @@ func TestDeletionsEndWhateverBecomesOfEachStoreOperation(t *testing.T) {
 	}
 }
 
-func TestDeletionWithADeadBrokerEndsWhereverTheControllerDies(t *testing.T) {
+// W15: the deletion ends without the dead broker, and nothing is left on it once it is back.
+func TestDeletionWithoutADeadBrokerEndsWhereverTheControllerDies(t *testing.T) {
 	setup := func() *World {
 		w := New(Options{Brokers: 4})
+		w.StartAll()
+		w.Settle()
+		w.CreateTopic("a", brokers(2, 4), brokers(4, 3))
+		w.CreateTopic("b", brokers(4))
+		w.Settle()
+		w.Kill(4)
+		w.ExpireDead()
+		w.Settle()
+		w.DeleteTopic("a", true)
+		w.DeleteTopic("b", true)
+		return w
+	}
+	w := setup()
+	total := effectsToEnd(w)
+	if len(w.store.markers) > 0 || len(w.store.leftovers[4]) != 2 {
+		t.Errorf("with broker 4 absent: markers %v, left to it %v", w.store.markers, w.store.leftovers[4])
+	}
+	w.CreateTopic("a", brokers(4, 2)) // the name is free
+	w.Start(4)
+	w.Settle()
+	w.Final()
+	verify(t, w)
+	w.Close()
+	for name, crash := range crashes {
+		for k := range total + 1 {
+			w := setup()
+			runToEffect(w, k)
+			if n := w.Active(); n != nil {
+				crash(w, n)
+			}
+			if k%2 == 0 {
+				w.Start(4) // in the middle of it
+			}
+			if f := finish(w); len(f) > 0 {
+				t.Errorf("crash after %d effects, %s: %s", k, name, f[0])
+			}
+			w.Close()
+		}
+	}
+}
+
+func TestDeletionWithADeadBrokerEndsWhereverTheControllerDies(t *testing.T) {
+	setup := func() *World {
+		w := New(Options{Brokers: 4, OfflineReplicas: controller.OfflineReplicasWait})
 		w.StartAll()
 		w.Settle()
 		w.CreateTopic("a", brokers(2, 4), brokers(4, 3))

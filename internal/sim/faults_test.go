@@ -17,6 +17,12 @@ var plantedFaults = map[string]func(controller.Effect) []controller.Effect{
 	"the topic node is not removed": changeOp(func(op controller.DeleteTopicTrees) controller.StoreOp {
 		return controller.DeleteMarkers{Markers: renamed(op.Topics)}
 	}),
+	"what is left to absent brokers is not recorded": changeOp(func(op controller.RecordLeftovers) controller.StoreOp {
+		for i := range op.Leftovers {
+			op.Leftovers[i].Partitions = op.Leftovers[i].Partitions[:0]
+		}
+		return op
+	}),
 	"the configuration is not removed": changeOp(func(op controller.DeleteTopicConfigs) controller.StoreOp {
 		for i := range op.Topics {
 			op.Topics[i] = "another"

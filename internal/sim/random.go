@@ -18,6 +18,7 @@ func (w *World) RunRandom(steps int) {
 		deleteFails: w.rng.IntN(10),
 	}
 	disturbance := 2 + w.rng.IntN(12)
+	w.randomPolicy()
 	w.StartAll()
 	for range steps {
 		if len(w.failures) > 0 {
@@ -33,6 +34,17 @@ func (w *World) RunRandom(steps int) {
 			w.disturb()
 		}
 		w.now += controller.Time(w.rng.IntN(3))
+	}
+}
+
+// randomPolicy draws what deletions do about absent brokers, and whether a broker is Kafka's.
+func (w *World) randomPolicy() {
+	w.opts.OfflineReplicas = controller.OfflineReplicas(w.rng.IntN(3))
+	if w.rng.IntN(3) == 0 {
+		w.opts.OfflineReplicaTimeoutMs = int64(1 + w.rng.IntN(300))
+	}
+	if w.rng.IntN(3) == 0 {
+		w.opts.Kafka = []cluster.BrokerID{cluster.BrokerID(1 + w.rng.IntN(len(w.nodes)))}
 	}
 }
 

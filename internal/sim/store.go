@@ -30,6 +30,9 @@ type store struct {
 	logDirEvents map[string]controller.LogDirEvent
 	isrChanges   map[string]controller.ISRChange
 
+	klamm     map[cluster.BrokerID]bool // brokers that have run klamm
+	leftovers map[cluster.BrokerID]map[cluster.TopicID]controller.Leftover
+
 	block        controller.ProducerIDBlock
 	blockExists  bool
 	blockVersion int32
@@ -53,7 +56,8 @@ func newStore(w *World) *store {
 		w: w, controller: cluster.NoBroker,
 		brokers: map[cluster.BrokerID]registration{}, topics: map[string]*topicNode{}, configs: map[string]*bool{},
 		markers: map[string]controller.Marker{}, logDirEvents: map[string]controller.LogDirEvent{},
-		isrChanges: map[string]controller.ISRChange{},
+		isrChanges: map[string]controller.ISRChange{}, klamm: map[cluster.BrokerID]bool{},
+		leftovers: map[cluster.BrokerID]map[cluster.TopicID]controller.Leftover{},
 	}
 }
 
@@ -115,7 +119,7 @@ func (s *store) apply(n *Node, op controller.StoreOp, part int) controller.Store
 		s.removeController()
 		return one(controller.ItemOK)
 	case controller.ReadBrokers:
-		r := controller.BrokersRead{}
+		r := controller.BrokersRead{Klamm: slices.Sorted(maps.Keys(s.klamm))}
 		for _, id := range slices.Sorted(maps.Keys(s.brokers)) {
 			r.Brokers = append(r.Brokers, s.brokers[id].Broker)
 		}
@@ -174,6 +178,13 @@ func (s *store) applyWrite(op controller.StoreOp, part int) controller.StoreValu
 		})}
 	case controller.DeleteMarkers:
 		return controller.Written{Items: each(op.Markers, part, s.deleteMarker)}
+	case controller.RecordLeftovers:
+		return controller.Written{Items: each(op.Leftovers, part, s.recordLeftover)}
+	case controller.ForgetKlammBrokers:
+		return controller.Written{Items: each(op.Brokers, part, func(id cluster.BrokerID) controller.ItemResult {
+			delete(s.klamm, id)
+			return item(controller.ItemOK)
+		})}
 	case controller.DeleteLogDirEvents:
 		deleteNamed(s.logDirEvents, op.Names)
 		return one(controller.ItemOK)
@@ -332,6 +343,14 @@ func (s *store) deleteTree(r controller.NodeRef, part int) controller.ItemResult
 	return item(controller.ItemOK)
 }
 
+func (s *store) recordLeftover(l controller.Leftover) controller.ItemResult {
+	if s.leftovers[l.Broker] == nil {
+		s.leftovers[l.Broker] = map[cluster.TopicID]controller.Leftover{}
+	}
+	s.leftovers[l.Broker][l.ID] = l
+	return item(controller.ItemOK)
+}
+
 func (s *store) removeTopic(name string) {
 	delete(s.topics, name)
 	s.fire(controller.Watched{Kind: controller.WatchTopic, Topic: name})
@@ -359,7 +378,11 @@ func (s *store) register(n *Node) {
 	s.w.sessions++
 	n.session = s.w.sessions
 	n.epoch = cluster.BrokerEpoch(s.zxid)
-	s.brokers[n.id] = registration{cluster.Broker{ID: n.id, Epoch: n.epoch}, n.session}
+	isKlamm := !slices.Contains(s.w.opts.Kafka, n.id)
+	if isKlamm {
+		s.klamm[n.id] = true
+	}
+	s.brokers[n.id] = registration{cluster.Broker{ID: n.id, Epoch: n.epoch, Klamm: isKlamm}, n.session}
 	s.fire(controller.Watched{Kind: controller.WatchBrokers})
 	s.fire(controller.Watched{Kind: controller.WatchBroker, Broker: n.id})
 }

@@ -21,6 +21,11 @@ type Options struct {
 	Brokers int
 	// DeletionDisabled is delete.topic.enable=false.
 	DeletionDisabled bool
+	// OfflineReplicas and OfflineReplicaTimeoutMs are the settings of that name.
+	OfflineReplicas         controller.OfflineReplicas
+	OfflineReplicaTimeoutMs int64
+	// Kafka are brokers that are Kafka's: they do not know what klamm's brokers have agreed on.
+	Kafka []cluster.BrokerID
 	// Trace receives a line for everything that happens.
 	Trace func(string)
 	// Filter stands between the core and its driver; tests plant faults with it.
@@ -117,6 +122,7 @@ func (w *World) Failures() []string { return w.failures }
 func (w *World) coreConfig(id cluster.BrokerID) controller.Config {
 	return controller.Config{
 		Broker: id, DeleteTopicEnable: !w.opts.DeletionDisabled, UseTopicIDs: true, UseLeaderRecoveryState: true, NewTopicID: w.newTopicID,
+		OfflineReplicas: w.opts.OfflineReplicas, OfflineReplicaTimeoutMs: w.opts.OfflineReplicaTimeoutMs,
 	}
 }
 
@@ -235,6 +241,9 @@ func (w *World) progress() []choice {
 		}
 		if n.busy() {
 			out = append(out, n.step, n.step)
+		}
+		if n.hasLeftovers() {
+			out = append(out, n.removeLeftovers)
 		}
 		for _, id := range slices.Sorted(maps.Keys(n.links)) {
 			if to := w.nodes[id]; len(n.links[id]) > 0 && to.up && !to.paused {

@@ -53,10 +53,13 @@ type Config struct {
 	BrokerQueueMax        int // waiting requests of one broker, 16,384
 	BrokerQueueEntriesMax int // partitions that they name together, 4,194,304
 
-	DeleteTopicEnable           bool          // delete.topic.enable (Kafka's default is true: set it)
-	UncleanLeaderElectionEnable bool          // unclean.leader.election.enable at start
-	RetryBackoff                time.Duration // the core's first pause before a retry, 100 ms
-	RetryBackoffMax             time.Duration // where its doubling ends, 30 s
+	DeleteTopicEnable           bool                       // delete.topic.enable (Kafka's default is true: set it)
+	UncleanLeaderElectionEnable bool                       // unclean.leader.election.enable at start
+	OfflineReplicas             controller.OfflineReplicas // topic.deletion.offline.replicas
+	OfflineReplicaTimeout       time.Duration              // topic.deletion.offline.replica.timeout.ms; 0 or less: none
+
+	RetryBackoff    time.Duration // the core's first pause before a retry, 100 ms
+	RetryBackoffMax time.Duration // where its doubling ends, 30 s
 }
 
 func (c Config) withDefaults() Config {
@@ -166,6 +169,8 @@ func (d *Driver) newCore() *controller.Core {
 		UseTopicIDs:                 d.versions.TopicIDs,
 		UseLeaderRecoveryState:      d.versions.LeaderRecoveryState,
 		NewTopicID:                  cluster.NewTopicID,
+		OfflineReplicas:             d.cfg.OfflineReplicas,
+		OfflineReplicaTimeoutMs:     d.cfg.OfflineReplicaTimeout.Milliseconds(),
 		RetryBackoffMs:              d.cfg.RetryBackoff.Milliseconds(),
 		RetryBackoffMaxMs:           d.cfg.RetryBackoffMax.Milliseconds(),
 	})

@@ -52,9 +52,10 @@ type testBroker struct {
 	session *atomic.Pointer[sessionBox]
 	fake    *fakeBroker
 	cache   *metadata.Cache // what the broker learned from UpdateMetadata
-	refuse  atomic.Int32    // how many registrations fail
-	epoch   atomic.Int64    // broker epoch of the newest registration
-	highest int32           // controller epoch seen; guarded by fake.mu
+	klamm   bool
+	refuse  atomic.Int32 // how many registrations fail
+	epoch   atomic.Int64 // broker epoch of the newest registration
+	highest int32        // controller epoch seen; guarded by fake.mu
 	cancel  context.CancelFunc
 	ended   chan error
 }
@@ -67,12 +68,13 @@ type brokerOptions struct {
 	session func(coord.Session) coord.Session
 	config  func(*Config)
 	noFace  bool // nobody listens on the broker's address
+	klamm   bool // its registration says that it is klamm's
 }
 
 // addBroker registers a broker; run starts its driver.
 func (c *testCluster) addBroker(id cluster.BrokerID, o brokerOptions) *testBroker {
 	c.t.Helper()
-	b := &testBroker{c: c, id: id, client: c.engine.Client(), session: &atomic.Pointer[sessionBox]{},
+	b := &testBroker{c: c, id: id, client: c.engine.Client(), session: &atomic.Pointer[sessionBox]{}, klamm: o.klamm,
 		fake: newFakeBroker(c.t, c.net, id), cache: metadata.New(quiet())}
 	b.fake.setReply(b.answer)
 	if !o.noFace {
@@ -125,6 +127,9 @@ func (b *testBroker) register(ctx context.Context, previous int64) (coord.Sessio
 		return nil, err
 	}
 	node := coord.BrokerNode{Endpoints: brokerOf(b.id).Endpoints, JMXPort: -1}
+	if b.klamm {
+		node.Klamm = &coord.KlammRegistration{Version: 1}
+	}
 	epoch, err := coord.RegisterBroker(ctx, b.client, s, b.id, node, coord.RegisterOptions{PreviousSession: previous})
 	if err != nil {
 		return nil, errors.Join(err, s.Close(ctx))

@@ -131,6 +131,14 @@ func (o *storeOp) run(ctx context.Context, op controller.StoreOp) (controller.St
 		return o.remove(ctx, paths)
 	case controller.DeleteMarkers:
 		return o.deleteMarkers(ctx, op.Markers)
+	case controller.RecordLeftovers:
+		return o.recordLeftovers(ctx, op.Leftovers)
+	case controller.ForgetKlammBrokers:
+		paths := make([]string, len(op.Brokers))
+		for i, id := range op.Brokers {
+			paths[i] = coord.KlammBrokerPath(id)
+		}
+		return o.remove(ctx, paths)
 	case controller.DeleteLogDirEvents:
 		return o.deleteNotifications(ctx, coord.LogDirEventPath, op.Names)
 	case controller.DeleteISRChanges:

@@ -111,7 +111,13 @@ func (o *storeOp) readBrokers(ctx context.Context) (controller.StoreValue, error
 		}
 		out.Brokers = append(out.Brokers, n.Broker(ids[i], cluster.BrokerEpoch(r.Node.Stat.Czxid)))
 	}
-	return out, nil
+	known, err := o.children(ctx, coord.KlammBrokersPath)
+	for _, name := range known {
+		if id, ok := coord.ParseBrokerName(name); ok {
+			out.Klamm = append(out.Klamm, id)
+		}
+	}
+	return out, err
 }
 
 // children lists a node's children; an absent node has none.

@@ -228,6 +228,45 @@ func (o *storeOp) deleteMarkers(ctx context.Context, markers []controller.NodeRe
 	return controller.Written{Items: items}, nil
 }
 
+// recordLeftovers writes what absent brokers have to remove. A record that is there already, of a controller that died
+// in between, is replaced.
+func (o *storeOp) recordLeftovers(ctx context.Context, leftovers []controller.Leftover) (controller.StoreValue, error) {
+	var ops []coord.Op
+	at := make([]int, len(leftovers))
+	for i, l := range leftovers {
+		if i == 0 || leftovers[i-1].Broker != l.Broker {
+			ops = append(ops, coord.Create(coord.LeftoversOfPath(l.Broker), nil))
+		}
+		at[i] = len(ops)
+		data := coord.EncodeLeftover(coord.Leftover{Topic: l.Name, TopicID: l.ID, Partitions: l.Partitions, TimestampMs: int64(l.At)})
+		ops = append(ops, coord.Create(coord.LeftoverPath(l.Broker, l.ID), data))
+	}
+	results, err := o.d.store.Batch(ctx, o.guard, ops)
+	if err != nil {
+		return nil, fmt.Errorf("record leftovers: %w", err)
+	}
+	items := make([]controller.ItemResult, len(leftovers))
+	var again []coord.Op
+	var of []int
+	for i := range leftovers {
+		items[i] = itemOf(results[at[i]])
+		if items[i].Status == controller.ItemExists {
+			again, of = append(again, coord.Set(ops[at[i]].Path, ops[at[i]].Data, coord.AnyVersion)), append(of, i)
+		}
+	}
+	if len(again) == 0 {
+		return controller.Written{Items: items}, nil
+	}
+	value, err := o.batch(ctx, "replace leftovers", again)
+	if err != nil {
+		return nil, err
+	}
+	for k, item := range value.(controller.Written).Items {
+		items[of[k]] = item
+	}
+	return controller.Written{Items: items}, nil
+}
+
 // deleteNotifications removes children of a notification root; nil removes all. One item in all.
 func (o *storeOp) deleteNotifications(ctx context.Context, root string, names []string) (controller.StoreValue, error) {
 	if names == nil {

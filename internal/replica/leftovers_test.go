@@ -1,0 +1,50 @@
+package replica
+
+import (
+	"errors"
+	"testing"
+
+	"klamm/internal/cluster"
+)
+
+// W15: a broker removes what a deletion left on it, known by topic id. Kafka would keep it for ever, or take it for the
+// later topic's.
+func TestLeftoversAreRemovedByTopicID(t *testing.T) {
+	b := newTestBroker(t, brokerOptions{})
+	b.alive(1)
+	logOf := func(topic string, id cluster.TopicID) cluster.TopicPartition {
+		tp := cluster.TopicPartition{Topic: topic}
+		if _, err := b.logs.GetOrCreate(tp, id, true); err != nil {
+			t.Fatal(err)
+		}
+		return tp
+	}
+	gone, again := logOf("gone", cluster.TopicID{1}), logOf("again", cluster.TopicID{2})
+	b.lead(leadState{topic: "again", id: cluster.TopicID{2}, leader: 1, isr: []int32{1}, isNew: true})
+	if n, err := b.RemoveLeftovers("gone", cluster.TopicID{1}, []int32{0, 1}); n != 1 || err != nil {
+		t.Errorf("removed %d, %v", n, err)
+	}
+	if _, there := b.logs.Get(gone); there {
+		t.Error("the log of the deleted topic is still there")
+	}
+	if n, err := b.RemoveLeftovers("again", cluster.TopicID{9}, []int32{0}); n != 0 || err != nil {
+		t.Errorf("of the earlier topic: removed %d, %v", n, err)
+	}
+	if _, state := b.Partition(again); state != HostedOnline {
+		t.Errorf("the later topic's replica is %v", state)
+	}
+	// A broker that was only thought to be gone still serves the topic.
+	if n, err := b.RemoveLeftovers("again", cluster.TopicID{2}, []int32{0}); n != 1 || err != nil {
+		t.Errorf("of a hosted topic: removed %d, %v", n, err)
+	}
+	if _, state := b.Partition(again); state != HostedNone {
+		t.Errorf("the deleted topic's replica is %v", state)
+	}
+}
+
+func TestLeftoversThatMayLieInAFailedDirAreAskedForAgain(t *testing.T) {
+	b := newTestBroker(t, brokerOptions{offlineDir: true})
+	if n, err := b.RemoveLeftovers("gone", cluster.TopicID{1}, []int32{0}); n != 0 || !errors.Is(err, ErrMayLieOffline) {
+		t.Errorf("removed %d, %v", n, err)
+	}
+}
