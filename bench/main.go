@@ -42,7 +42,7 @@ func main() {
 	flag.StringVar(&o.steps, "steps", "", "take these steps, comma-separated: "+strings.Join(stepNames(), ", "))
 	flag.BoolVar(&o.quick, "quick", false, "small loads, one round of each")
 	flag.StringVar(&o.scripts, "kafka", filepath.Join("..", "shared", "kafka"), "folder of the scripts that start Kafka")
-	flag.DurationVar(&o.budget, "budget", 4*time.Minute, "begin no further round after this long; every step is taken once")
+	flag.DurationVar(&o.budget, "budget", 210*time.Second, "begin no further round after this long; every step is taken once")
 	flag.IntVar(&o.records, "records", 500_000, "records of 1 KiB to produce and consume in a round")
 	flag.StringVar(&o.bin, "bin", "", "klamm binary to measure instead of building one")
 	flag.StringVar(&o.args, "args", "", "more arguments for klamm serve, as in -args '--pprof --override web.listen=127.0.0.1:18080'")

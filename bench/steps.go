@@ -156,6 +156,14 @@ func idle(ctx context.Context, o options, c *column, _ int) error {
 	return ctx.Err()
 }
 
+// rest lets what a broker puts off for a few seconds be over.
+func (o options) rest(ctx context.Context) {
+	select {
+	case <-time.After(o.idleTime()):
+	case <-ctx.Done():
+	}
+}
+
 func (o options) idleTime() time.Duration {
 	if o.quick {
 		return 2 * time.Second

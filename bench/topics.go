@@ -148,6 +148,7 @@ func bigTopic(ctx context.Context, o options, c *column, round int) error {
 	defer cl.Close()
 	c.srv.settle(ctx)
 	if round == 0 {
+		o.rest(ctx)
 		c.add(bigRSSFigure, c.srv.rssMiB())
 		c.add(bigCPUFigure, c.srv.cpuOver(ctx, o.idleTime()))
 	}

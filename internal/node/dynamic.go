@@ -35,7 +35,7 @@ func limits(c *config.Broker) wire.Limits {
 		perIP = -1 // Kafka's 0 lets only the overrides in; wire's 0 sets no limit
 	}
 	return wire.Limits{
-		RequestMaxBytes: c.SocketRequestMaxBytes, ConnectionsMaxIdle: c.ConnectionsMaxIdle,
+		SendBufferBytes: c.SocketSendBufferBytes, RequestMaxBytes: c.SocketRequestMaxBytes, ConnectionsMaxIdle: c.ConnectionsMaxIdle,
 		MaxConnections: c.MaxConnections, MaxConnectionsPerIP: perIP, MaxConnectionsPerIPOverrides: c.MaxConnectionsPerIPOverrides,
 	}
 }

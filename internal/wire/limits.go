@@ -13,6 +13,7 @@ type Limits struct {
 	MaxConnections               int            // max.connections; no limit
 	MaxConnectionsPerIP          int            // max.connections.per.ip; no limit; negative: none at all but the overrides
 	MaxConnectionsPerIPOverrides map[string]int // max.connections.per.ip.overrides, by address
+	SendBufferBytes              int            // socket.send.buffer.bytes; 100 KiB, negative for the system's choice
 	InFlightRequests             int            // unanswered requests of a connection before it is read no more; 64
 	InFlightBytes                int            // memory they may take before it is read no more; 16 MiB
 	DrainTimeout                 time.Duration  // how long a stopping server waits for answers; 5 seconds
@@ -33,6 +34,9 @@ func (l Limits) withDefaults() *Limits {
 		l.MaxConnectionsPerIP = 1<<31 - 1
 	}
 	l.MaxConnectionsPerIP = max(0, l.MaxConnectionsPerIP)
+	if l.SendBufferBytes == 0 {
+		l.SendBufferBytes = 100 << 10
+	}
 	orInt(&l.InFlightRequests, 64)
 	orInt(&l.InFlightBytes, 16<<20)
 	if l.ConnectionsMaxIdle == 0 {

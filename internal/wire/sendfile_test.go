@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sys/unix"
 )
 
 // segmentSource is a stretch of a real file that tells how it was read.
@@ -143,4 +144,19 @@ func BenchmarkFetchByTheKernel(b *testing.B) {
 		r.Respond(&FetchResponse{Topics: []FetchTopic{{Topic: "t", Partitions: []FetchPartition{p}}}}, 0)
 	})
 	ask(b, nc, fetchFrameOf(1), size)
+}
+
+func TestTheSendBufferIsTheConfiguredOne(t *testing.T) {
+	var size int
+	var err error
+	addr, _ := serveTCP(t, fetchTable(), func(_ context.Context, r *Request) {
+		err = r.Conn.out.socket.Control(func(fd uintptr) { size, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF) })
+		r.Respond(answerWith(), 0)
+	})
+	if _, err := fetchOnce(t, addr); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || size != 2*(100<<10) { // the kernel doubles it for its own needs
+		t.Fatalf("send buffer is %d, %v", size, err)
+	}
 }
