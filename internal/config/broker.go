@@ -18,6 +18,7 @@ type Broker struct {
 	BrokerSessionTimeout     time.Duration    // broker.session.timeout.ms
 	EtcdDataDir              string           // etcd.data.dir
 	Etcd                     Etcd             // the other keys of etcd
+	ZooKeeper                ZooKeeper        // zookeeper.*
 	WebListen                string           // web.listen; "" for none
 	LogDirs                  []string         // log.dirs, else log.dir; absolute or relative to the working directory
 	ClusterID                string           // CLUSTER_ID of the environment; "" for the one the data has, or a new one
@@ -220,6 +221,7 @@ func (b *Broker) fillIdentity(r keyReader) {
 	b.EtcdDataDir = r.string("etcd.data.dir")
 	b.WebListen = r.string("web.listen")
 	b.fillEtcd(r)
+	b.fillZooKeeper(r)
 	b.InterBrokerProtocol, _ = parseProtocolVersion(r.string("inter.broker.protocol.version"))
 }
 

@@ -66,6 +66,7 @@ func (c *checker) run() *Broker {
 	c.checkListeners(b)
 	c.checkLogDirs(b)
 	c.checkEtcd(b)
+	c.checkZooKeeper()
 	c.checkRelations()
 	b.topic = topicBase(c.values)
 	return b
@@ -95,9 +96,6 @@ func (c *checker) parse(d *Definition) {
 // refuse names the settings that cannot be passed over in silence: they would change what the cluster is, or leave it open.
 func (c *checker) refuse() {
 	given := func(key string) bool { return strings.TrimSpace(c.set[key]) != "" }
-	if given("zookeeper.connect") {
-		c.fault("zookeeper.connect", "ZooKeeper is not supported by this build: remove the key to use the embedded etcd (etcd.data.dir), or name an etcd by etcd.cluster or etcd.endpoints")
-	}
 	if given("process.roles") {
 		c.fault("process.roles", "klamm's brokers are not KRaft's and have no roles: remove process.roles and the controller.* keys that go with it; every broker can become controller")
 	}
@@ -105,7 +103,7 @@ func (c *checker) refuse() {
 		c.fault("remote.log.storage.system.enable", "remote storage is not supported: must be false")
 	}
 	if c.values["zookeeper.metadata.migration.enable"] == true {
-		c.fault("zookeeper.metadata.migration.enable", "there is no migration to KRaft: must be false")
+		c.fault("zookeeper.metadata.migration.enable", "klamm takes no part in a migration to KRaft: must be false")
 	}
 	for _, key := range []string{"authorizer.class.name", "create.topic.policy.class.name", "alter.config.policy.class.name", "client.quota.callback.class"} {
 		if given(key) {

@@ -27,7 +27,7 @@ var throttleKeys = byName([]*Definition{
 })
 
 var (
-	brokerDefinitions = byName(slices.Concat(brokerKeys, logKeys, coordinatorKeys, securityKeys, foreignKeys, ownKeys))
+	brokerDefinitions = byName(slices.Concat(brokerKeys, logKeys, coordinatorKeys, securityKeys, zookeeperKeys, foreignKeys, ownKeys))
 	brokerIndex       = indexByName(brokerDefinitions)
 	throttleIndex     = indexByName(throttleKeys)
 )

@@ -1,6 +1,6 @@
 package config
 
-// foreignKeys belong to parts of Kafka that klamm does not have: ZooKeeper, KRaft, remote storage, share groups.
+// foreignKeys belong to parts of Kafka that klamm does not have: KRaft, remote storage, share groups.
 var foreignKeys = []*Definition{
 	def("broker.heartbeat.interval.ms", Int, "2000", Medium, nil, "Heartbeat interval of a KRaft broker."),
 	null("controller.listener.names", String, High, nil, "Listeners of a KRaft controller."),
@@ -71,25 +71,4 @@ var foreignKeys = []*Definition{
 	internal(def("unclean.leader.election.interval.ms", Long, "300000", Medium, atLeast(1), "How often KRaft looks for partitions to elect uncleanly.")),
 	internal(def("unstable.api.versions.enable", Boolean, "false", High, nil, "Whether API versions not yet released are served.")),
 	internal(def("unstable.feature.versions.enable", Boolean, "false", High, nil, "Whether feature levels not yet released can be used.")),
-	null("zookeeper.clientCnxnSocket", String, Medium, nil, "Java class of the ZooKeeper connection."),
-	null("zookeeper.connect", String, High, nil, "ZooKeeper servers and root path of the cluster."),
-	null("zookeeper.connection.timeout.ms", Int, High, nil, "Longest wait for ZooKeeper at start."),
-	def("zookeeper.max.in.flight.requests", Int, "10", High, atLeast(1), "Requests to ZooKeeper on their way at a time."),
-	def("zookeeper.metadata.migration.enable", Boolean, "false", High, nil, "Whether the cluster moves from ZooKeeper to KRaft."),
-	internal(def("zookeeper.metadata.migration.min.batch.size", Int, "200", Medium, atLeast(1), "Records per batch of that move.")),
-	def("zookeeper.session.timeout.ms", Int, "18000", High, nil, "ZooKeeper session of a broker."),
-	def("zookeeper.set.acl", Boolean, "false", High, nil, "Whether znodes are created with ACLs."),
-	null("zookeeper.ssl.cipher.suites", List, Low, nil, "TLS ciphers towards ZooKeeper."),
-	def("zookeeper.ssl.client.enable", Boolean, "false", Medium, nil, "Whether ZooKeeper is reached over TLS."),
-	def("zookeeper.ssl.crl.enable", Boolean, "false", Low, nil, "Whether revocation lists are used towards ZooKeeper."),
-	null("zookeeper.ssl.enabled.protocols", List, Low, nil, "TLS versions towards ZooKeeper."),
-	def("zookeeper.ssl.endpoint.identification.algorithm", String, "HTTPS", Low, nil, "How ZooKeeper's name is checked against its certificate."),
-	null("zookeeper.ssl.keystore.location", String, Medium, nil, "File with the key towards ZooKeeper."),
-	null("zookeeper.ssl.keystore.password", Password, Medium, nil, "Password of that file."),
-	null("zookeeper.ssl.keystore.type", String, Medium, nil, "Format of that file."),
-	def("zookeeper.ssl.ocsp.enable", Boolean, "false", Low, nil, "Whether OCSP is used towards ZooKeeper."),
-	def("zookeeper.ssl.protocol", String, "TLSv1.2", Low, nil, "Preferred TLS version towards ZooKeeper."),
-	null("zookeeper.ssl.truststore.location", String, Medium, nil, "File with certificates trusted for ZooKeeper."),
-	null("zookeeper.ssl.truststore.password", Password, Medium, nil, "Password of that file."),
-	null("zookeeper.ssl.truststore.type", String, Medium, nil, "Format of that file."),
 }

@@ -96,7 +96,10 @@ func TestSettingsThatCannotBeIgnoredAreRefused(t *testing.T) {
 		name, text string
 		want       []string // parts of the message
 	}{
-		{"zookeeper", "zookeeper.connect=zk:2181", []string{`zookeeper.connect = "zk:2181"`, "not supported by this build", "embedded etcd"}},
+		{"two engines", "zookeeper.connect=zk:2181\netcd.endpoints=e:2379", []string{"not both"}},
+		{"owned nodes without a login", "zookeeper.connect=zk:2181\nzookeeper.set.acl=true", []string{"zookeeper.sasl.jaas.config"}},
+		{"another login at ZooKeeper", "zookeeper.connect=zk:2181\nzookeeper.sasl.jaas.config=Krb5LoginModule required password=geheim;", []string{"no other login"}},
+		{"key store of Java's", "zookeeper.connect=zk:2181\nzookeeper.ssl.client.enable=true\nzookeeper.ssl.keystore.location=/k.jks", []string{"must be a PEM file"}},
 		{"kraft", "process.roles=broker,controller", []string{"process.roles", "not KRaft"}},
 		{"authorizer", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer", []string{"cannot load it"}},
 		{"tiered storage", "remote.log.storage.system.enable=true", []string{"remote storage is not supported"}},

@@ -69,6 +69,8 @@ func settle(ctx context.Context, do func() error) error {
 func (b *broker) openConfigured(ctx context.Context) (*Coordination, error) {
 	e := b.cfg.Etcd
 	switch {
+	case b.cfg.ZooKeeper.Connect != "":
+		return openZooKeeper(ctx, b.cfg.ZooKeeper, b.log)
 	case len(e.Endpoints) > 0:
 		return dialEtcd(ctx, etcdstore.ClientConfig{
 			Endpoints: e.Endpoints, TLS: etcdTLS(e), User: e.User, Password: e.Password, Log: b.log,

@@ -82,7 +82,7 @@ func (b *broker) checkClusterID(ctx context.Context) error {
 		return fmt.Errorf("read the cluster id: %w", err)
 	}
 	if stored != "" && stored != id {
-		return fmt.Errorf("%s/meta.properties belongs to cluster.id=%s, but the coordination data (%s) is of cluster %s; point log.dirs and etcd at data of one cluster",
+		return fmt.Errorf("%s/meta.properties belongs to cluster.id=%s, but the coordination data (%s) is of cluster %s; use log.dirs and coordination data of one cluster",
 			b.dirs[0].Path, stored, b.coordination.Name, id)
 	}
 	b.clusterID = id

@@ -32,7 +32,7 @@ type registration struct {
 // register announces the broker. Another live broker with the same id or address refuses it.
 func (b *broker) register(ctx context.Context) error {
 	b.reg = &registration{
-		store: b.store, id: b.cfg.ID, ttl: b.cfg.BrokerSessionTimeout,
+		store: b.store, id: b.cfg.ID, ttl: b.cfg.CoordinationSession(),
 		remember: func(session int64) {
 			if err := rememberSession(b.dirs, b.clusterID, session); err != nil {
 				b.log.Warn("cannot remember the session: a restart after a crash will wait until it has expired", "err", err)
@@ -44,7 +44,7 @@ func (b *broker) register(ctx context.Context) error {
 	b.endFormerSessions(ctx)
 	// A node left by this broker's own crash, unknown to this process, goes with its session; waiting for that beats
 	// refusing to start.
-	_, err := b.reg.open(ctx, coord.RegisterOptions{Wait: 2 * b.cfg.BrokerSessionTimeout})
+	_, err := b.reg.open(ctx, coord.RegisterOptions{Wait: 2 * b.cfg.CoordinationSession()})
 	var conflict *coord.BrokerConflictError
 	if errors.As(err, &conflict) {
 		return fmt.Errorf("refusing to start: %w", err)

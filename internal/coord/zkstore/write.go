@@ -85,29 +85,42 @@ func firstWithSession(ops []coord.Op) int {
 
 // route gives the connection that a transaction must run on: that of the session which owns its ephemeral nodes.
 func (s *Store) route(ops []coord.Op) (*link, *zkSession, error) {
-	var owner *session
+	var owner coord.Session
 	for _, op := range ops {
-		if op.Session == nil {
-			continue
-		}
-		o, ok := op.Session.(*session)
 		switch {
-		case !ok:
-			return nil, nil, fmt.Errorf("session of another engine: %T", op.Session)
-		case owner != nil && owner != o:
+		case op.Session == nil:
+		case owner != nil && owner.ID() != op.Session.ID():
 			return nil, nil, errors.New("ephemeral nodes of two sessions in one transaction")
+		default:
+			owner = op.Session
 		}
-		owner = o
 	}
 	if owner == nil {
 		return s.main, nil, nil
 	}
-	select {
-	case <-owner.Done():
-		return nil, nil, coord.ErrSessionExpired
-	default:
-		return owner.link, owner.zk, nil
+	o, ok := owner.(*session)
+	if !ok {
+		o = s.sessionOf(owner.ID()) // the caller has wrapped it
 	}
+	if o == nil || o.isDone() {
+		return nil, nil, coord.ErrSessionExpired
+	}
+	return o.link, o.zk, nil
+}
+
+// sessionOf finds an open session of this store by its id.
+func (s *Store) sessionOf(id int64) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.claimed != nil && s.mu.claimed.ID() == id {
+		return s.mu.claimed
+	}
+	for e := range s.mu.extra {
+		if e.ID() == id {
+			return e
+		}
+	}
+	return nil
 }
 
 func (s *Store) multiFrame(guard *coord.Guard, ops []coord.Op) []byte {

@@ -1,0 +1,94 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"klamm/internal/config"
+	"klamm/internal/coord"
+	"klamm/internal/coord/zkstore"
+)
+
+// openZooKeeper connects to the ZooKeeper of a cluster, which Kafka's brokers may share.
+func openZooKeeper(ctx context.Context, z config.ZooKeeper, log *slog.Logger) (*Coordination, error) {
+	o := zkstore.Options{
+		Connect: z.Connect, SessionTimeout: z.SessionTimeout, ConnectionTimeout: z.ConnectionTimeout,
+		MaxInFlight: z.MaxInFlight, SetACL: z.SetACL, Log: log,
+	}
+	if z.User != "" {
+		o.Digest = &zkstore.Credentials{Username: z.User, Password: z.Password}
+	}
+	if z.TLS.Enable {
+		var err error
+		if o.TLS, err = zooKeeperTLS(z.TLS); err != nil {
+			return nil, err
+		}
+	}
+	s, err := zkstore.Open(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("zookeeper.connect=%s: %w", z.Connect, err)
+	}
+	if err := refuseMigration(ctx, s); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return &Coordination{Store: s, Name: "ZooKeeper at " + z.Connect, Close: s.Close}, nil
+}
+
+// refuseMigration keeps away from a cluster that moves to KRaft: its state no longer belongs to who is elected in ZooKeeper.
+func refuseMigration(ctx context.Context, s coord.Store) error {
+	node, err := s.Get(ctx, coord.MigrationPath)
+	if errors.Is(err, coord.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", coord.MigrationPath, err)
+	}
+	m, err := coord.DecodeMigration(node.Data)
+	if err != nil {
+		return fmt.Errorf("%s in ZooKeeper says that the cluster migrates to KRaft: %w", coord.MigrationPath, err)
+	}
+	return fmt.Errorf("%s in ZooKeeper says that the cluster migrates to KRaft (controller %d, epoch %d): klamm takes no part in that",
+		coord.MigrationPath, m.ControllerID, m.ControllerEpoch)
+}
+
+func zooKeeperTLS(f config.ZooKeeperTLS) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.TrustStore != "" {
+		pem, err := os.ReadFile(f.TrustStore)
+		if err != nil {
+			return nil, fmt.Errorf("zookeeper.ssl.truststore.location: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("zookeeper.ssl.truststore.location: %s holds no certificate in PEM form", f.TrustStore)
+		}
+	}
+	if f.KeyStore != "" {
+		cert, err := tls.LoadX509KeyPair(f.KeyStore, f.KeyStore)
+		if err != nil {
+			return nil, fmt.Errorf("zookeeper.ssl.keystore.location: %s: %w", f.KeyStore, err)
+		}
+		c.Certificates = []tls.Certificate{cert}
+	}
+	if f.AnyName {
+		c.InsecureSkipVerify = true // the name only: the chain is verified below
+		roots := c.RootCAs
+		c.VerifyConnection = func(s tls.ConnectionState) error { return verifyChain(s, roots) }
+	}
+	return c, nil
+}
+
+// verifyChain checks everything about a server's certificate but its name.
+func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
+	o := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
+	for _, cert := range s.PeerCertificates[1:] {
+		o.Intermediates.AddCert(cert)
+	}
+	_, err := s.PeerCertificates[0].Verify(o)
+	return err
+}
