@@ -2,6 +2,8 @@ package api
 
 import (
 	"encoding/binary"
+	"fmt"
+	"hash/crc32"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,7 +35,7 @@ func TestProduceAppendsInEveryVersion(t *testing.T) { // R17
 		for version := int16(0); version <= 13; version++ {
 			records := batch(t, record.BuilderOptions{}, "v")
 			if version < 3 {
-				records = oldMessage(min(1, byte(version/2)), record.None, 1000, nil, []byte("v"))
+				records = oldMessage(min(1, byte(version/2)), 1000, nil, []byte("v"))
 			}
 			want := produced(int64(version))
 			if version >= 5 {
@@ -62,7 +64,7 @@ func TestProduceRefusals(t *testing.T) {
 		{"an unknown topic", 9, "nosuch", good, cluster.UnknownTopicOrPartition},
 		{"no records", 9, "t", func(*testing.T) []byte { return nil }, cluster.InvalidRecord},
 		{"two batches", 9, "t", func(t *testing.T) []byte { return append(good(t), good(t)...) }, cluster.InvalidRecord},
-		{"magic 1 in a new version", 9, "t", func(*testing.T) []byte { return oldMessage(1, record.None, 0, nil, []byte("v")) }, cluster.InvalidRecord},
+		{"magic 1 in a new version", 9, "t", func(*testing.T) []byte { return oldMessage(1, 0, nil, []byte("v")) }, cluster.InvalidRecord},
 		{"magic 2 in an old version", 2, "t", good, cluster.CorruptMessage},
 		{"zstd before version 7", 6, "t", func(t *testing.T) []byte {
 			return batch(t, record.BuilderOptions{Compression: record.Compression{Codec: record.Zstd}}, "v")
@@ -550,4 +552,41 @@ func TestControlRequestsOfOlderVersions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// oldMessage makes one message of magic 0 or 1 without a codec.
+func oldMessage(magic byte, timestamp int64, key, value []byte) []byte {
+	body := []byte{magic, 0}
+	if magic == 1 {
+		body = binary.BigEndian.AppendUint64(body, uint64(timestamp))
+	}
+	for _, field := range [][]byte{key, value} {
+		if field == nil {
+			body = binary.BigEndian.AppendUint32(body, 0xffffffff)
+			continue
+		}
+		body = binary.BigEndian.AppendUint32(body, uint32(len(field)))
+		body = append(body, field...)
+	}
+	out := make([]byte, 8)
+	out = binary.BigEndian.AppendUint32(out, uint32(4+len(body)))
+	out = binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(body))
+	return append(out, body...)
+}
+
+// printed lists what a batch holds as offset@timestamp key=value.
+func printed(t *testing.T, batch []byte) (out []string) {
+	t.Helper()
+	b, rest, err := record.NextBatch(batch)
+	if err != nil || len(rest) > 0 || b.Validate() != nil {
+		t.Fatalf("not one valid batch: %v, %d bytes left, %v", err, len(rest), b.Validate())
+	}
+	out = append(out, b.Codec().String())
+	if err := b.ForEach(0, func(r *record.Record) error {
+		out = append(out, fmt.Sprintf("%d@%d %s=%s", r.Offset, r.Timestamp, r.Key, r.Value))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

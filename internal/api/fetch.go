@@ -12,16 +12,21 @@ import (
 	"klamm/internal/wire"
 )
 
-// Fetch, key 1, versions 4-18.
+// Fetch, key 1, versions 0-18.
 //
 // From consumers and followers alike; a replica id of 0 or more is a follower and belongs on the inter-broker listener.
 // The partitions are those of the fetch session (KIP-227) with the request's changes. A partition that this broker's
 // metadata does not have is answered at once, together with what the others have now, instead of after the long poll:
 // consumers of a deleted topic learn it quickly.
 //
+//	v0   message sets of magic 0, v2 of magic 1: the log's batches are converted down when the answer is written, unless the
+//	     topic's message.downconversion.enable is off (UNSUPPORTED_VERSION). Before v3 max.bytes is a hard limit, and
+//	     what is cut off tells the client to ask for more
+//	v4   batches of magic 2, isolation levels
 //	v5   log start offset; before v6 a storage error is told as NOT_LEADER_OR_FOLLOWER, which those clients know
 //	v7   sessions
 //	v9   current leader epoch
+//	v10  zstd: topics with compression.type=zstd answer UNSUPPORTED_COMPRESSION_TYPE before (KIP-110)
 //	v11  rack; consumers may read from followers, but none is ever recommended
 //	v12  last fetched epoch, diverging epochs
 //	v13  topics by id: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID
@@ -56,6 +61,7 @@ func (h *Handlers) handleFetch(ctx context.Context, r *wire.Request) {
 		ReplicaEpoch: replicaEpoch,
 		MaxWait:      time.Duration(req.MaxWaitMillis) * time.Millisecond,
 		Isolation:    replica.Isolation(req.IsolationLevel),
+		HardMaxBytes: req.Version < 3,
 		FollowersToo: req.Version >= 11,
 		MaxBytes:     min(req.MaxBytes, int32(h.d.Config.Broker().FetchMaxBytes)),
 	}
@@ -137,6 +143,7 @@ type fetchAnswer struct {
 	partitions []replica.FetchPartition // of the session, in order
 	results    []replica.FetchResult    // parallel to partitions
 	asked      []int                    // the indexes that replica was asked for
+	from       []int64                  // fetch offsets in the order of the answer, for convertDown
 
 	mu       sync.Mutex
 	answered bool
@@ -182,7 +189,11 @@ func (f *fetchAnswer) answer(results []replica.FetchResult) {
 			resp.Topics = append(resp.Topics, wire.FetchTopic{Topic: p.TP.Topic, TopicID: p.TopicID})
 			last++
 		}
+		f.from = append(f.from, p.FetchOffset)
 		resp.Topics[last].Partitions = append(resp.Topics[last].Partitions, f.partition(resp, p, &f.results[i]))
+	}
+	if f.version < 4 {
+		resp.Prepare = f.convertDown
 	}
 	f.r.Respond(resp, 0)
 }
@@ -205,6 +216,9 @@ func (f *fetchAnswer) partition(resp *wire.FetchResponse, p *replica.FetchPartit
 	}
 	if d := res.Diverging; d != nil {
 		out.DivergingEpoch.Epoch, out.DivergingEpoch.EndOffset = int32(d.LeaderEpoch), d.EndOffset
+	}
+	if code == cluster.None && f.version < 10 {
+		f.refuseTooNew(&out, p.TP.Topic)
 	}
 	if f.version >= 16 && (code == cluster.NotLeaderOrFollower || code == cluster.FencedLeaderEpoch) {
 		f.addLeader(resp, &out, p.TP)

@@ -125,11 +125,11 @@ type servedAPI struct {
 	handle   func(ctx context.Context, r *wire.Request)
 }
 
-// apis lists what is served. The minimum of Fetch is the first version with magic-2 batches, as in Kafka 4.
+// apis lists what is served.
 func (h *Handlers) apis() []servedAPI {
 	out := []servedAPI{
 		{kmsg.Produce, 0, 13, wire.AllListeners, h.handleProduce},
-		{kmsg.Fetch, 4, 18, wire.AllListeners, h.handleFetch},
+		{kmsg.Fetch, 0, 18, wire.AllListeners, h.handleFetch},
 		{kmsg.ListOffsets, 0, 11, wire.AllListeners, h.handleListOffsets},
 		{kmsg.Metadata, 0, 13, wire.AllListeners, h.handleMetadata},
 		{kmsg.OffsetCommit, 1, 9, wire.AllListeners, h.handleOffsetCommit},

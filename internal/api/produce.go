@@ -25,7 +25,7 @@ import (
 // Transactions are not served: the batches are looked at, not the request's field (CVE-2018-17196), and a transactional
 // one is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which makes producers give up.
 //
-//	v0   message sets of magic 0, v2 also of magic 1 and the append time: see upconvert. Kafka 4 only says that it serves
+//	v0   message sets of magic 0, v2 also of magic 1 and the append time: see record.FromMessageSet. Kafka 4 only says that it serves
 //	     these versions, for librdkafka, which compresses only for brokers that say so
 //	v3   one batch of magic 2
 //	v5   log start offset
@@ -95,7 +95,8 @@ func checkProduced(im *metadata.Image, tp cluster.TopicPartition, records []byte
 		return nil, cluster.UnknownTopicOrPartition
 	}
 	if version < 3 {
-		return upconvert(records)
+		b, err := record.FromMessageSet(records)
+		return b, record.Code(err)
 	}
 	return records, checkBatch(records, version)
 }

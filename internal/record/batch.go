@@ -1,4 +1,5 @@
-// Package record reads, checks, edits and builds Kafka record batches (message format 2) as plain bytes.
+// Package record reads, checks, edits and builds Kafka record batches (message format 2) as plain bytes, and converts
+// the older formats up and down.
 //
 // A batch is a 61-byte header followed by its records, which are compressed as one block when the batch has a codec:
 //

@@ -26,6 +26,9 @@ type FetchRequest struct {
 	MinBytes     int32
 	MaxBytes     int32
 	Isolation    Isolation
+	// HardMaxBytes gives bytes of a first batch that is larger than what was asked for, rather than all of it: to clients
+	// before Fetch version 3, which take that for a sign to ask for more.
+	HardMaxBytes bool
 	// FollowersToo lets a consumer read from a partition that this broker follows, up to the high watermark known here:
 	// Fetch version 11 and later (KIP-392).
 	FollowersToo bool
@@ -131,7 +134,7 @@ func (m *Manager) read(req *FetchRequest, note bool) readOutcome {
 	for i := range req.Partitions {
 		part := &req.Partitions[i]
 		r := &out.results[i]
-		p := m.readOne(req, part, r, readLimits{max: min(int64(part.MaxBytes), limit), minOne: out.bytes == 0}, &out.from[i], note, now, &out.moved)
+		p := m.readOne(req, part, r, readLimits{max: min(int64(part.MaxBytes), limit), minOne: out.bytes == 0 && !req.HardMaxBytes}, &out.from[i], note, now, &out.moved)
 		if r.Err != cluster.None || r.Diverging != nil {
 			out.answerNow = true
 		}
@@ -230,7 +233,7 @@ func (p *Partition) read(req *FetchRequest, part *FetchPartition, r *FetchResult
 	r.AbortedTxns = res.Aborted
 	*from = res.Fetch
 	switch {
-	case res.Records.Len() == 0 || res.FirstEntryIncomplete:
+	case res.Records.Len() == 0 || res.FirstEntryIncomplete && !req.HardMaxBytes:
 		res.Records.Release()
 	default:
 		r.Records = res.Records

@@ -72,8 +72,6 @@ func (t *APITable) Serve(key, minVersion, maxVersion int16, scope Scope) {
 		panic(fmt.Sprintf("wire: api key %d is served twice", key))
 	case minVersion < 0 || minVersion > maxVersion || maxVersion > req.MaxVersion():
 		panic(fmt.Sprintf("wire: api key %d cannot be served at versions %d to %d", key, minVersion, maxVersion))
-	case key == keyFetch && minVersion < fetchMinVersion:
-		panic(fmt.Sprintf("wire: fetch answers start at version %d", fetchMinVersion))
 	}
 	t.served[key] = true
 	t.apis[key] = API{Key: key, Min: minVersion, Max: maxVersion, Scope: scope}

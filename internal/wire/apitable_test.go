@@ -138,7 +138,6 @@ func TestServePanicsOnWhatCannotBeServed(t *testing.T) {
 		"a version kmsg lacks":    func(t *APITable) { t.Serve(3, 0, 99, AllListeners) },
 		"an empty range":          func(t *APITable) { t.Serve(3, 5, 4, AllListeners) },
 		"a negative version":      func(t *APITable) { t.Serve(3, -1, 4, AllListeners) },
-		"fetch before batches":    func(t *APITable) { t.Serve(1, 0, 17, AllListeners) },
 		"a key once it is in use": func(t *APITable) { t.sealed.Store(true); t.Serve(3, 0, 1, AllListeners) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,7 @@ func TestGarbageClosesTheConnectionWithOneLine(t *testing.T) {
 		"a negative key":              {withLength(header(-1, 0)...), "api is not served here"},
 		"a key between brokers":       {withLength(header(4, 7)...), "api is not served here"},
 		"a version too high":          {withLength(header(3, 99)...), "version is not served"},
-		"a version too low":           {withLength(header(1, 3)...), "version is not served"},
+		"a version too low":           {withLength(header(8, 0)...), "version is not served"},
 		"a negative version":          {withLength(header(3, -1)...), "version is not served"},
 		"a client id beyond the end":  {withLength(0, 3, 0, 12, 0, 0, 0, 1, 0x7f, 0xff, 0), "malformed request"},
 		"a body that ends early":      {withLength(append(header(3, 12), 5)...), "malformed request"},

@@ -212,7 +212,7 @@ func TestFetchRepliesHoldTheirRecordsUntilReleased(t *testing.T) {
 		records := bytes.Repeat([]byte("records "), 20_000)
 		h := start(t, func(_ context.Context, r *Request) { r.Respond(answerWith(&trackedSource{data: records}), 0) })
 		c := h.client()
-		for version := int16(fetchMinVersion); version <= fetchMaxVersion; version++ {
+		for version := int16(0); version <= fetchMaxVersion; version++ {
 			req := kmsg.NewPtrFetchRequest()
 			req.Version = version
 			reply, err := c.Fetch(t.Context(), req)

@@ -67,6 +67,9 @@ func (c *Conn) write() {
 
 // add gathers an answer and writes what has become enough. It reports false when the connection must be closed.
 func (w *connWriter) add(a *answer) bool {
+	if a.unprepared != nil {
+		a.prepare()
+	}
 	switch {
 	case a.closing:
 		w.flush()

@@ -9,9 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Fetch answers exist from version 4 (record batches of magic 2) to 18.
+// Fetch answers have versions 0 to 18; before version 4 the records are message sets, which the caller has to see to.
 const (
-	fetchMinVersion           = 4
 	fetchMaxVersion           = 18
 	fetchFlexibleVersion      = 12
 	fetchTopicIDVersion       = 13
@@ -50,7 +49,7 @@ func (b BytesSource) ReadInto(dst []byte) (int, error) { return copy(dst, b), ni
 // Release does nothing.
 func (b BytesSource) Release() {}
 
-// FetchResponse answers a Fetch request of version 4 to 18 with record bytes that are read from their sources
+// FetchResponse answers a Fetch request of version 0 to 18 with record bytes that are read from their sources
 // when it is written. It encodes byte for byte as kmsg.FetchResponse with the same records in memory would.
 type FetchResponse struct {
 	Version        int16 // set by Respond
@@ -59,6 +58,10 @@ type FetchResponse struct {
 	SessionID      int32                      // v7+
 	Topics         []FetchTopic               // in answer order
 	Brokers        []kmsg.FetchResponseBroker // node endpoints, v16+
+
+	// Prepare, if set, is called with the answer before it is encoded, on the goroutine that writes to the connection: there
+	// is the place for work that would take too long for whoever calls Respond. It may change everything but the version.
+	Prepare func(*FetchResponse)
 }
 
 // FetchTopic is one topic of a FetchResponse: Topic is sent up to v12, TopicID from v13.
@@ -145,7 +148,7 @@ func (f *FetchResponse) encode(correlationID int32) (*fetchFrame, error) {
 	size := len(e.dst) - 4 + frame.records
 	var err error
 	switch {
-	case f.Version < fetchMinVersion || f.Version > fetchMaxVersion:
+	case f.Version < 0 || f.Version > fetchMaxVersion:
 		err = fmt.Errorf("fetch answer of version %d", f.Version)
 	case size > math.MaxInt32:
 		err = fmt.Errorf("fetch answer of %d bytes", size)
@@ -158,6 +161,15 @@ func (f *FetchResponse) encode(correlationID int32) (*fetchFrame, error) {
 	return frame, nil
 }
 
+// mustEncode is encode where an error is a fault of the program.
+func (f *FetchResponse) mustEncode(correlationID int32) *fetchFrame {
+	frame, err := f.encode(correlationID)
+	if err != nil {
+		panic("wire: " + err.Error())
+	}
+	return frame
+}
+
 // fetchEncoder writes a fetch answer (Kafka: FetchResponse.json).
 type fetchEncoder struct {
 	dst      []byte
@@ -167,7 +179,9 @@ type fetchEncoder struct {
 }
 
 func (e *fetchEncoder) response(f *FetchResponse) {
-	e.int32(f.ThrottleMillis)
+	if e.version >= 1 {
+		e.int32(f.ThrottleMillis)
+	}
 	if e.version >= 7 {
 		e.int16(f.ErrorCode)
 		e.int32(f.SessionID)
@@ -202,6 +216,19 @@ func (e *fetchEncoder) partition(p *FetchPartition) {
 	e.int32(p.Partition)
 	e.int16(p.ErrorCode)
 	e.int64(p.HighWatermark)
+	if e.version >= 4 {
+		e.transactions(p)
+	}
+	if e.version >= 11 {
+		e.int32(p.PreferredReadReplica)
+	}
+	e.records(p)
+	if e.flexible {
+		e.partitionTags(p)
+	}
+}
+
+func (e *fetchEncoder) transactions(p *FetchPartition) {
 	e.int64(p.LastStableOffset)
 	if e.version >= 5 {
 		e.int64(p.LogStartOffset)
@@ -215,13 +242,6 @@ func (e *fetchEncoder) partition(p *FetchPartition) {
 		e.int64(p.AbortedTransactions[i].ProducerID)
 		e.int64(p.AbortedTransactions[i].FirstOffset)
 		e.noTags()
-	}
-	if e.version >= 11 {
-		e.int32(p.PreferredReadReplica)
-	}
-	e.records(p)
-	if e.flexible {
-		e.partitionTags(p)
 	}
 }
 

@@ -86,7 +86,7 @@ func TestFetchAnswersAreWhatKmsgEncodes(t *testing.T) {
 		var next *FetchResponse
 		h := start(t, func(_ context.Context, r *Request) { r.Respond(next, 0) })
 		p := h.dial()
-		for version := int16(fetchMinVersion); version <= fetchMaxVersion; version++ {
+		for version := int16(0); version <= fetchMaxVersion; version++ {
 			for round := range 60 {
 				recordsMax := 300
 				if round == 0 {

@@ -50,7 +50,10 @@ func (l *logBuffer) lines() []string {
 	return strings.FieldsFunc(l.b.String(), func(r rune) bool { return r == '\n' })
 }
 
-// testTable serves every key kmsg knows in every version, those between brokers on inter-broker listeners only.
+const keyOffsetCommit = 8
+
+// testTable serves every key kmsg knows in every version, but OffsetCommit from 1 on as brokers do; those between brokers
+// on inter-broker listeners only.
 func testTable() *APITable {
 	t := NewAPITable()
 	for key := int16(0); key <= kmsg.MaxKey; key++ {
@@ -62,8 +65,8 @@ func testTable() *APITable {
 		if key >= 4 && key <= 7 {
 			scope = InterBrokerOnly
 		}
-		if key == keyFetch {
-			lo = fetchMinVersion
+		if key == keyOffsetCommit {
+			lo = 1
 		}
 		t.Serve(key, lo, req.MaxVersion(), scope)
 	}

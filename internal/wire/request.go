@@ -53,11 +53,22 @@ type Request struct {
 	ready    bool   // guarded by Conn.mu: answer is set
 }
 
-// answer is what the writer sends for a request; at most one field is set, none for "no answer".
+// answer is what the writer sends for a request; at most one of its forms is set, none for "no answer".
 type answer struct {
-	encoded *buffer
-	fetch   *fetchFrame
-	closing bool // close the connection here
+	encoded    *buffer
+	fetch      *fetchFrame
+	unprepared *FetchResponse // the writer makes it fetch
+	closing    bool           // close the connection here
+
+	correlationID int32 // of unprepared
+}
+
+// prepare encodes a fetch answer that has to be prepared first.
+func (a *answer) prepare() {
+	resp := a.unprepared
+	resp.Prepare(resp)
+	a.fetch = resp.mustEncode(a.correlationID)
+	a.unprepared = nil
 }
 
 func (a *answer) release() {
@@ -66,6 +77,9 @@ func (a *answer) release() {
 	}
 	if a.fetch != nil {
 		a.fetch.release()
+	}
+	if a.unprepared != nil {
+		a.unprepared.Release()
 	}
 	*a = answer{}
 }
@@ -141,11 +155,10 @@ func (r *Request) encode(resp Response, throttle time.Duration) (a answer) {
 	}
 	switch resp := resp.(type) {
 	case *FetchResponse:
-		frame, err := resp.encode(r.CorrelationID)
-		if err != nil {
-			panic("wire: " + err.Error())
+		if resp.Prepare != nil {
+			return answer{unprepared: resp, correlationID: r.CorrelationID}
 		}
-		return answer{fetch: frame}
+		return answer{fetch: resp.mustEncode(r.CorrelationID)}
 	case kmsg.Response:
 		return answer{encoded: encodeResponse(resp, r.CorrelationID)}
 	default:
