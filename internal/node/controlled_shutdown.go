@@ -9,38 +9,57 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
-	"klamm/internal/metadata"
 )
 
 // controlledShutdownVersion is the version that carries the broker epoch.
 const controlledShutdownVersion = 3
 
+// First pause between two tries; it doubles. Kafka waits the whole controlled.shutdown.retry.backoff.ms each time; here
+// retries times backoff is the time in all.
+const controlledShutdownPause = 100 * time.Millisecond
+
+// loneAfter is how long no follower must have fetched for nobody to be taken as there that could take over: followers
+// that are well fetch twice a second.
+const loneAfter = 3 * time.Second
+
 // moveLeaderships asks the controller to hand this broker's partitions to others before it stops, so that clients lose
-// no time (Kafka: KafkaServer.controlledShutdown). It is asked again while partitions remain, and the broker stops
-// regardless after the last try. Until then it serves on: the controller sends it what it has to do.
+// no time (Kafka: KafkaServer.controlledShutdown). It is asked again while partitions remain, since a follower may
+// yet catch up, and the broker stops regardless when the time is over, or nobody follows it. Until then it serves on: the
+// controller sends it what it has to do.
 func (b *broker) moveLeaderships(ctx context.Context) {
 	if !b.cfg.ControlledShutdownEnable || !b.serving {
 		return
 	}
 	began := time.Now()
-	for try := 0; ; try++ {
+	end := began.Add(time.Duration(b.cfg.ControlledShutdownMaxRetries) * b.cfg.ControlledShutdownRetryBackoff)
+	ctx, cancel := context.WithDeadline(ctx, later(end, began.Add(b.cfg.ControlledShutdownRetryBackoff)))
+	defer cancel()
+	for pause := controlledShutdownPause; ; pause = min(2*pause, b.cfg.ControlledShutdownRetryBackoff) {
 		remaining, err := b.askControlledShutdown(ctx)
-		switch {
-		case err == nil && remaining == 0:
+		if err == nil && remaining == 0 {
 			b.log.Info("leaderships moved to other brokers", "duration", time.Since(began))
 			return
-		case ctx.Err() != nil || try >= b.cfg.ControlledShutdownMaxRetries || !b.othersAlive():
-			b.log.Warn("stopping although this broker still leads partitions that others replicate", "partitions", remaining, "err", err)
+		}
+		lone := time.Since(later(began, b.replicas.LastFollowerFetch())) > loneAfter
+		if !time.Now().Add(pause).Before(end) || lone {
+			b.log.Warn("stopping although this broker still leads partitions that others replicate",
+				"partitions", remaining, "followed", !lone, "err", err)
 			return
 		}
 		b.log.Info("not all leaderships could be moved, asking again", "partitions", remaining, "err", err)
 		select {
-		case <-time.After(b.cfg.ControlledShutdownRetryBackoff):
-		case <-ctx.Done():
+		case <-time.After(pause):
 		case <-b.reg.session().Done():
 			return // it is no longer a broker of the cluster: nothing to move
 		}
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // askControlledShutdown returns how many partitions with other replicas this broker still leads.
@@ -62,16 +81,4 @@ func (b *broker) askControlledShutdown(ctx context.Context) (int, error) {
 		return 0, errors.New(code.String())
 	}
 	return len(resp.PartitionsRemaining), nil
-}
-
-// othersAlive reports whether any other broker could take a partition over.
-func (b *broker) othersAlive() bool { return anotherBroker(b.cache.Image(), b.cfg.ID) }
-
-func anotherBroker(im *metadata.Image, self cluster.BrokerID) bool {
-	for _, o := range im.Brokers() {
-		if o.ID != self {
-			return true
-		}
-	}
-	return false
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"log/slog"
 
 	"klamm/internal/config"
@@ -18,4 +19,14 @@ func memberClients(e config.Etcd, log *slog.Logger) etcdstore.ClientConfig {
 		c.Endpoints = append(c.Endpoints, c.TLS.URL(m.Addr))
 	}
 	return c
+}
+
+// OpenMembership connects to the members of etcd.cluster, to show and to change them.
+func OpenMembership(ctx context.Context, e config.Etcd, log *slog.Logger) (*etcdstore.Membership, error) {
+	return etcdstore.OpenMembership(ctx, memberClients(e, log))
+}
+
+// MemberOf is a member of etcd.cluster as the store knows it.
+func MemberOf(m config.EtcdMember) etcdstore.Peer {
+	return etcdstore.Peer{Broker: m.ID, Addr: m.Addr}
 }

@@ -83,12 +83,18 @@ func (r *registration) renew(ctx context.Context, previous int64) (coord.Session
 	return r.open(ctx, coord.RegisterOptions{PreviousSession: previous})
 }
 
+// leaveTimeout bounds taking the registration back: without a majority of the engine's members it cannot be, and goes
+// with its session.
+const leaveTimeout = 2 * time.Second
+
 // leave takes the registration back, so that the cluster need not wait for the session to expire.
 func (r *registration) leave(ctx context.Context) error {
 	s := r.session()
 	if s == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
 	if err := s.Close(ctx); err != nil && !errors.Is(err, coord.ErrSessionExpired) {
 		return fmt.Errorf("take back the registration of broker %d: %w", r.id, err)
 	}

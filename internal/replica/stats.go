@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"klamm/internal/cluster"
 )
@@ -131,6 +132,20 @@ func (p *Partition) addTo(out *Metrics) {
 	if p.mu.assignment.BeingReassigned() {
 		out.Reassigning++
 	}
+}
+
+// LastFollowerFetch is the time of the last fetch by a follower from a partition that is led here; zero when there was none.
+func (m *Manager) LastFollowerFetch() time.Time {
+	var last time.Time
+	online, _ := m.online()
+	for _, p := range online {
+		p.followers.Lock()
+		for i := range p.followers.list {
+			last = later(last, p.followers.list[i].fetchTime)
+		}
+		p.followers.Unlock()
+	}
+	return last
 }
 
 // TopicMetrics is one topic's traffic on this broker.
