@@ -31,6 +31,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return serve(rest, stdout, stderr)
 	case "topics", "kafka-topics.sh", "kafka-topics":
 		return admin.TopicsMain(context.Background(), rest, stdout, stderr)
+	case "cluster":
+		return clusterMain(rest, stdout, stderr)
 	case "version", "--version":
 		fmt.Fprintln(stdout, "klamm", version())
 		return 0
@@ -70,8 +72,10 @@ Usage:
   klamm topics --bootstrap-server host:port --list | --create | ...
         Manage topics, with the options of kafka-topics.sh; also under that
         name: klamm kafka-topics.sh, or a link kafka-topics.sh to klamm.
+  klamm cluster members list | add | remove --config server.properties
+        Show and change the etcd members that brokers run (etcd.cluster).
   klamm version
   klamm help
 
-`+"`klamm serve --help` and `klamm topics --help` list all options.\n")
+`+"`klamm COMMAND --help` lists all options of a command.\n")
 }

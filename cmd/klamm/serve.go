@@ -33,6 +33,11 @@ Kafka's container image; it wins over the file.
 
 klamm's own keys:
   etcd.data.dir              where the embedded etcd keeps its data
+  etcd.cluster               brokers that run one etcd together: 1@host:2380,
+                             2@host:2380,3@host:2380, alike at all brokers; also
+                             etcd.listen, etcd.tls.ca, etcd.tls.cert, etcd.tls.key
+  etcd.endpoints             an etcd that others run: https://host:2379,... ; also
+                             etcd.tls.*, etcd.user, etcd.password
   web.listen                 health, metrics and API (default 127.0.0.1:8080;
                              empty turns it off): /healthz /readyz /metrics /api/v1/
   broker.session.timeout.ms  how long a silent broker counts as alive (default 6000)

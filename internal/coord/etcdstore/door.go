@@ -8,8 +8,10 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +26,7 @@ import (
 
 // door is the one listener of a member: peers speak HTTP/1 on it, clients gRPC, which is HTTP/2.
 type door struct {
-	listener net.Listener
+	listener *openConns
 	mux      cmux.CMux
 	forPeers net.Listener
 	forGRPC  net.Listener
@@ -56,7 +58,8 @@ func openDoor(ctx context.Context, c MemberConfig) (*door, error) {
 	if config != nil {
 		l = tls.NewListener(l, config)
 	}
-	d := &door{listener: l, mux: cmux.New(l)}
+	open := &openConns{Listener: l}
+	d := &door{listener: open, mux: cmux.New(open)}
 	d.mux.SetReadTimeout(firstBytesTimeout)
 	d.forGRPC = d.mux.Match(cmux.HTTP2())
 	d.forPeers = peerListener{d.mux.Match(cmux.Any())}
@@ -135,8 +138,56 @@ func (d *door) close() error {
 	if d.peers != nil {
 		err = errors.Join(err, d.peers.Close())
 	}
+	d.listener.closeAll()
 	d.running.Wait()
 	return err
+}
+
+// openConns knows its connections, so that those can be closed which have not said yet what they are for: the mux
+// waits for their first bytes.
+type openConns struct {
+	net.Listener
+
+	mu struct {
+		sync.Mutex
+		open map[*openConn]struct{}
+	}
+}
+
+type openConn struct {
+	net.Conn
+	of *openConns
+}
+
+func (l *openConns) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	o := &openConn{c, l}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.open == nil {
+		l.mu.open = map[*openConn]struct{}{}
+	}
+	l.mu.open[o] = struct{}{}
+	return o, nil
+}
+
+func (l *openConns) closeAll() {
+	l.mu.Lock()
+	open := slices.Collect(maps.Keys(l.mu.open))
+	l.mu.Unlock()
+	for _, c := range open {
+		_ = c.Close()
+	}
+}
+
+func (c *openConn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.mu.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // peerListener ends connections that are silent for longer than members are: they talk several times a second.

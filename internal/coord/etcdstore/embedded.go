@@ -191,7 +191,8 @@ func (e *Engine) Close() error {
 		err = errors.Join(err, ignoreCanceled(e.client.Close()))
 	}
 	if e.server != nil {
-		e.server.Stop()
+		e.handOver()
+		e.server.HardStop()
 	}
 	return errors.Join(err, e.group.close(), e.dir.Close())
 }

@@ -66,6 +66,7 @@ const (
 	peerProbeTimeout    = time.Second
 	newLeaderGrace      = 200 * time.Millisecond
 	clientsDrainTimeout = 200 * time.Millisecond
+	handOverTimeout     = time.Second
 )
 
 // groupMember is what a member of a cluster has besides: its listener, and what it does about leaders and learners. The
@@ -246,6 +247,34 @@ func (e *Engine) becomeVoter(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// handOver makes another voter the leader before this one stops. etcd's own way waits six seconds for a voter that stops
+// at the same time; here one is chosen that answers, and not waited for long.
+func (e *Engine) handOver() {
+	me := e.server.MemberID()
+	if e.group == nil || e.group.links == nil || e.server.Leader() != me {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)
+	defer cancel()
+	var voters []types.ID
+	var peers []Peer
+	for _, m := range e.server.Cluster().Members() {
+		if m.ID != me && !m.IsLearner && len(m.PeerURLs) > 0 {
+			voters, peers = append(voters, m.ID), append(peers, Peer{cluster.NoBroker, addrOfURL(m.PeerURLs[0])})
+		}
+	}
+	_, errs := e.group.links.ask(ctx, peers)
+	for i, err := range errs {
+		if err != nil {
+			continue
+		}
+		if err := e.server.MoveLeader(ctx, uint64(me), uint64(voters[i])); err != nil {
+			e.log.Info("the etcd members will elect a leader: this one could not hand its office over", "err", err)
+		}
+		return
 	}
 }
 

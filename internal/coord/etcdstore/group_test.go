@@ -8,10 +8,8 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -204,6 +202,3 @@ func TestAnExternalEtcdConforms(t *testing.T) {
 		}
 	})
 }
-
-var _ = strings.Contains
-var _ = time.Second

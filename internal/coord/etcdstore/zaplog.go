@@ -30,7 +30,13 @@ var noise = []string{
 	"check file permission",     // the modes of klamm's directories are their owner's choice
 	"simple token is not ",      // authentication is off
 	"failed to find", "bbolt: ", // peers of a lone member; progress of the database
+	// A member that is away is told of once, by "peer became inactive"; these repeat it, some every few seconds.
+	"lost TCP streaming", "closed TCP streaming", "prober ", "failed to reach the peer URL", "failed to get version", "dropped internal Raft message",
+	"failed to connect to remote peer", "failed to write out of order", "health check for peer",
 }
+
+// leaseGone is the error of ending a session that is over already, which is not worth a word.
+const leaseGone = "lease not found"
 
 // Enabled implements zapcore.Core.
 func (z *zapLogger) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
@@ -60,6 +66,9 @@ func (z *zapLogger) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	enc := zapcore.NewMapObjectEncoder()
 	for _, f := range append(slices.Clip(z.fields), fields...) {
 		f.AddTo(enc)
+	}
+	if enc.Fields["error"] == leaseGone {
+		return nil
 	}
 	attrs := []slog.Attr{slog.String("message", e.Message)}
 	for k, v := range enc.Fields {
