@@ -14,7 +14,7 @@
 //
 // Every request is answered exactly once, also while the broker stops.
 //
-// Not served yet, and therefore not advertised: transactions, reassignments, elections, quotas, ACLs. A
+// Not served yet, and therefore not advertised: transactions, reassignments, quotas, ACLs. A
 // transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
 package api
 
@@ -161,6 +161,9 @@ func (h *Handlers) apis() []servedAPI {
 		{kmsg.UpdateMetadata, 0, 8, wire.InterBrokerOnly, h.controlInOrder(h.handleUpdateMetadata)},
 		{kmsg.AlterPartition, 0, 3, wire.InterBrokerOnly, h.handleAlterPartition},
 		{kmsg.AllocateProducerIDs, 0, 0, wire.InterBrokerOnly, h.handleAllocateProducerIDs},
+	}
+	if _, ok := h.d.Controller.(LeaderElector); ok {
+		out = append(out, servedAPI{kmsg.ElectLeaders, 0, 2, wire.AllListeners, h.handleElectLeaders})
 	}
 	if _, ok := h.d.Controller.(ControlledShutdowner); ok {
 		out = append(out, servedAPI{kmsg.ControlledShutdown, 0, 3, wire.InterBrokerOnly, h.handleControlledShutdown})

@@ -252,6 +252,7 @@ type testController struct {
 	queued    sync.Map // topic names queued for deletion
 	blocks    atomic.Int64
 	refuse    atomic.Int32 // error code for AllocateProducerIDs
+	elections elections
 }
 
 func (c *testController) run(ctx context.Context) {

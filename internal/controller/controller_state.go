@@ -10,6 +10,8 @@ const (
 	StateBrokerChange                     ControllerState = 2
 	StateTopicChange                      ControllerState = 3
 	StateTopicDeletion                    ControllerState = 4
+	StateAutoLeaderBalance                ControllerState = 6
+	StateManualLeaderBalance              ControllerState = 7
 	StateControlledShutdown               ControllerState = 8
 	StateISRChange                        ControllerState = 9
 	StateLeaderAndISRResponseReceived     ControllerState = 10
@@ -24,6 +26,7 @@ const (
 var stateNames = [stateNamesEnd]string{
 	StateIdle: "Idle", StateControllerChange: "ControllerChange", StateBrokerChange: "BrokerChange", StateTopicChange: "TopicChange",
 	StateISRChange: "IsrChange", StateLeaderAndISRResponseReceived: "LeaderAndIsrResponseReceived", StateLogDirChange: "LogDirChange",
+	StateAutoLeaderBalance: "AutoLeaderBalance", StateManualLeaderBalance: "ManualLeaderBalance",
 	StateControllerShutdown: "ControllerShutdown", StateUncleanLeaderElectionEnable: "UncleanLeaderElectionEnable",
 	StateTopicUncleanLeaderElectionEnable: "TopicUncleanLeaderElectionEnable", StateUpdateMetadataResponseReceived: "UpdateMetadataResponseReceived",
 }
@@ -55,6 +58,8 @@ func StateOf(ev Event) ControllerState {
 		return StateTopicChange
 	case TopicDeletion, StopReplicaReply:
 		return StateTopicDeletion
+	case ElectLeaders, PreferredReplicaElection:
+		return StateManualLeaderBalance
 	case ControlledShutdown:
 		return StateControlledShutdown
 	case AlterPartition, ISRChangeNotification:
@@ -77,6 +82,8 @@ func StateOf(ev Event) ControllerState {
 			return StateTopicDeletion
 		case TimerPartitionRetry:
 			return StateBrokerChange
+		case TimerLeaderBalance:
+			return StateAutoLeaderBalance
 		}
 	}
 	return StateIdle

@@ -11,8 +11,8 @@
 //
 // Orientation, Kafka's names to files: KafkaController event loop core.go, event.go, effect.go; election and failover
 // failover.go; ControllerContext context.go; PartitionStateMachine partition_state_machine.go; ReplicaStateMachine
-// replica_state_machine.go; PartitionLeaderElectionAlgorithms election.go; ControllerBrokerRequestBatch request_batch.go;
-// TopicDeletionManager topic_deletion_manager.go; DeletionClient deletion_client.go.
+// replica_state_machine.go; PartitionLeaderElectionAlgorithms election.go; elections by request and leader balancing
+// leader_election.go; ControllerBrokerRequestBatch request_batch.go; TopicDeletionManager topic_deletion_manager.go; DeletionClient deletion_client.go.
 package controller
 
 import (
@@ -44,6 +44,12 @@ type Config struct {
 	// StoreBatchMax bounds the items of one Store effect. Default 10000.
 	StoreBatchMax int
 
+	// AutoLeaderRebalance is auto.leader.rebalance.enable, LeaderImbalanceCheckMs leader.imbalance.check.interval.seconds
+	// (default 300 s), LeaderImbalancePercentage leader.imbalance.per.broker.percentage.
+	AutoLeaderRebalance       bool
+	LeaderImbalanceCheckMs    int64
+	LeaderImbalancePercentage int
+
 	// OfflineReplicas is topic.deletion.offline.replicas: whether a deletion waits for brokers that are gone.
 	OfflineReplicas OfflineReplicas
 	// OfflineReplicaTimeoutMs is topic.deletion.offline.replica.timeout.ms: a deletion that waits for offline replicas ends
@@ -57,6 +63,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.RetryBackoffMaxMs <= 0 {
 		cfg.RetryBackoffMaxMs = 30_000
+	}
+	if cfg.LeaderImbalanceCheckMs <= 0 {
+		cfg.LeaderImbalanceCheckMs = 300_000
 	}
 	if cfg.StoreBatchMax <= 0 {
 		cfg.StoreBatchMax = 10_000
@@ -220,6 +229,10 @@ func (c *Core) handle(ev Event) error {
 		return c.handleAllocateProducerIDs(ev)
 	case ControlledShutdown:
 		return c.handleControlledShutdown(ev)
+	case ElectLeaders:
+		return c.handleElectLeaders(ev)
+	case PreferredReplicaElection:
+		return c.handlePreferredReplicaElection()
 	case TopicUncleanLeaderElectionEnable:
 		return c.handleTopicUncleanLeaderElectionEnable(ev.Topic)
 	}
@@ -236,6 +249,8 @@ func (c *Core) handleTimerFired(t TimerID) error {
 		return c.retryDeletions()
 	case t == TimerPartitionRetry:
 		return c.retryPartitions()
+	case t == TimerLeaderBalance:
+		return c.balanceLeaders()
 	}
 	panic(fmt.Sprintf("controller: unknown timer %d", t))
 }

@@ -90,6 +90,8 @@ const (
 	TimerDeletionRetry
 	// TimerPartitionRetry tries partitions again whose state could not be written or read.
 	TimerPartitionRetry
+	// TimerLeaderBalance looks at the balance of leaders.
+	TimerLeaderBalance
 )
 
 // Watches. The driver turns each into the event named; watches are persistent.
@@ -112,14 +114,15 @@ type WatchKind uint8
 
 // Watch kinds with the event each one feeds.
 const (
-	WatchController   WatchKind = iota + 1 // node /controller -> ControllerChange
-	WatchBrokers                           // children of /brokers/ids -> BrokerChange
-	WatchBroker                            // node /brokers/ids/N -> BrokerModifications
-	WatchTopics                            // children of /brokers/topics -> TopicChange
-	WatchTopic                             // node /brokers/topics/T -> PartitionModifications
-	WatchMarkers                           // children of /admin/delete_topics -> TopicDeletion
-	WatchLogDirEvents                      // children of /log_dir_event_notification -> LogDirEventNotification
-	WatchISRChanges                        // children of /isr_change_notification -> ISRChangeNotification
+	WatchController        WatchKind = iota + 1 // node /controller -> ControllerChange
+	WatchBrokers                                // children of /brokers/ids -> BrokerChange
+	WatchBroker                                 // node /brokers/ids/N -> BrokerModifications
+	WatchTopics                                 // children of /brokers/topics -> TopicChange
+	WatchTopic                                  // node /brokers/topics/T -> PartitionModifications
+	WatchMarkers                                // children of /admin/delete_topics -> TopicDeletion
+	WatchLogDirEvents                           // children of /log_dir_event_notification -> LogDirEventNotification
+	WatchISRChanges                             // children of /isr_change_notification -> ISRChangeNotification
+	WatchPreferredElection                      // node /admin/preferred_replica_election -> PreferredReplicaElection
 )
 
 // Effects on brokers. A sender delivers in order, one request at a time, and repeats a request until it is answered or
@@ -268,6 +271,8 @@ type (
 	ReadISRChanges struct{}
 	// ReadProducerIDBlock reads /latest_producer_id_block. Result: ProducerIDBlockRead.
 	ReadProducerIDBlock struct{}
+	// ReadPreferredElection reads /admin/preferred_replica_election. Result: PreferredElectionRead.
+	ReadPreferredElection struct{}
 )
 
 // Writes; all are fenced. Items are independent: each succeeds or fails alone.
@@ -309,6 +314,10 @@ type (
 
 	// DeleteISRChanges removes notifications by name; nil removes all. Result: Written with one item.
 	DeleteISRChanges struct{ Names []string }
+
+	// DeletePreferredElection removes /admin/preferred_replica_election at the version; absent is ItemOK. Result: Written
+	// with one item.
+	DeletePreferredElection struct{ Version int32 }
 
 	// SetProducerIDBlock sets /latest_producer_id_block at the expected version. Result: Written with one item.
 	SetProducerIDBlock struct {
@@ -366,12 +375,27 @@ type (
 		Len   int32
 	}
 
+	// ElectLeadersResult answers ElectLeaders: one entry per partition asked for, in order of topic and partition; none when
+	// Err is set.
+	ElectLeadersResult struct {
+		Err        cluster.ErrorCode
+		Partitions []PartitionElection
+	}
+
 	// ControlledShutdownResult answers ControlledShutdown with the partitions that the broker still leads.
 	ControlledShutdownResult struct {
 		Err       cluster.ErrorCode
 		Remaining []cluster.TopicPartition
 	}
 )
+
+// PartitionElection is what became of the election of one partition. Leader is the leader afterwards, NoBroker when there is none.
+type PartitionElection struct {
+	cluster.TopicPartition
+	Err     cluster.ErrorCode
+	Message string
+	Leader  cluster.BrokerID
+}
 
 // AlterPartitionTopicResult is one topic of an AlterPartitionResult, named the way the request named it.
 type AlterPartitionTopicResult struct {
@@ -407,6 +431,8 @@ func Preempted(ev Event) (Reply, bool) {
 		return Reply{ev.Reply, AlterPartitionResult{Err: cluster.NotController}}, true
 	case AllocateProducerIDs:
 		return Reply{ev.Reply, AllocateProducerIDsResult{Err: cluster.NotController}}, true
+	case ElectLeaders:
+		return Reply{ev.Reply, ElectLeadersResult{Err: cluster.NotController}}, true
 	case ControlledShutdown:
 		return Reply{ev.Reply, ControlledShutdownResult{Err: cluster.StaleControllerEpoch}}, true
 	}
@@ -434,33 +460,36 @@ func (SendUpdateMetadata) effect() {}
 func (SendStopReplica) effect()    {}
 func (Store) effect()              {}
 
-func (ReadController) storeOp()        {}
-func (ReadControllerEpoch) storeOp()   {}
-func (CreateControllerEpoch) storeOp() {}
-func (Elect) storeOp()                 {}
-func (DeleteController) storeOp()      {}
-func (ReadBrokers) storeOp()           {}
-func (ReadTopicNames) storeOp()        {}
-func (ReadTopics) storeOp()            {}
-func (ReadPartitionStates) storeOp()   {}
-func (ReadDeletionMarkers) storeOp()   {}
-func (ReadTopicConfigs) storeOp()      {}
-func (ReadLogDirEvents) storeOp()      {}
-func (ReadISRChanges) storeOp()        {}
-func (ReadProducerIDBlock) storeOp()   {}
-func (EnsureFeatures) storeOp()        {}
-func (CreatePartitionStates) storeOp() {}
-func (SetPartitionStates) storeOp()    {}
-func (SetTopics) storeOp()             {}
-func (DeleteTopicTrees) storeOp()      {}
-func (DeleteTopicConfigs) storeOp()    {}
-func (DeleteMarkers) storeOp()         {}
-func (RecordLeftovers) storeOp()       {}
-func (ForgetKlammBrokers) storeOp()    {}
-func (DeleteLogDirEvents) storeOp()    {}
-func (DeleteISRChanges) storeOp()      {}
-func (SetProducerIDBlock) storeOp()    {}
+func (ReadController) storeOp()          {}
+func (ReadControllerEpoch) storeOp()     {}
+func (CreateControllerEpoch) storeOp()   {}
+func (Elect) storeOp()                   {}
+func (DeleteController) storeOp()        {}
+func (ReadBrokers) storeOp()             {}
+func (ReadTopicNames) storeOp()          {}
+func (ReadTopics) storeOp()              {}
+func (ReadPartitionStates) storeOp()     {}
+func (ReadDeletionMarkers) storeOp()     {}
+func (ReadTopicConfigs) storeOp()        {}
+func (ReadLogDirEvents) storeOp()        {}
+func (ReadISRChanges) storeOp()          {}
+func (ReadProducerIDBlock) storeOp()     {}
+func (EnsureFeatures) storeOp()          {}
+func (CreatePartitionStates) storeOp()   {}
+func (SetPartitionStates) storeOp()      {}
+func (SetTopics) storeOp()               {}
+func (DeleteTopicTrees) storeOp()        {}
+func (DeleteTopicConfigs) storeOp()      {}
+func (DeleteMarkers) storeOp()           {}
+func (RecordLeftovers) storeOp()         {}
+func (ForgetKlammBrokers) storeOp()      {}
+func (DeleteLogDirEvents) storeOp()      {}
+func (DeleteISRChanges) storeOp()        {}
+func (SetProducerIDBlock) storeOp()      {}
+func (ReadPreferredElection) storeOp()   {}
+func (DeletePreferredElection) storeOp() {}
 
 func (AlterPartitionResult) replyValue()      {}
 func (AllocateProducerIDsResult) replyValue() {}
 func (ControlledShutdownResult) replyValue()  {}
+func (ElectLeadersResult) replyValue()        {}

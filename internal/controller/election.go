@@ -19,11 +19,13 @@ const (
 	PreferredReplicaStrategy
 	// ControlledShutdownStrategy moves leaderships away from brokers that shut down.
 	ControlledShutdownStrategy
+	// UncleanStrategy is OfflineStrategy that may elect uncleanly whatever the topic says: an administrator asked for it.
+	UncleanStrategy
 )
 
 // String gives the strategy's name in Kafka.
 func (s ElectionStrategy) String() string {
-	return [...]string{"", "OfflinePartition", "Reassign", "PreferredReplica", "ControlledShutdown"}[s]
+	return [...]string{"", "OfflinePartition", "Reassign", "PreferredReplica", "ControlledShutdown", "OfflinePartition(unclean)"}[s]
 }
 
 // candidates is what an election decides on. The function is pure so that its decision table can be tested whole.
@@ -63,7 +65,7 @@ func electLeader(s ElectionStrategy, c candidates) (elected, bool) {
 	isOnline := func(id cluster.BrokerID) bool { return slices.Contains(c.Online, id) }
 	inSync := func(id cluster.BrokerID) bool { return slices.Contains(c.ISR, id) }
 	switch s {
-	case OfflineStrategy:
+	case OfflineStrategy, UncleanStrategy:
 		return electOffline(c, isOnline, inSync)
 	case ReassignStrategy:
 		leader, ok := first(c.Assignment, func(id cluster.BrokerID) bool { return isOnline(id) && inSync(id) })

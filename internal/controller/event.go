@@ -67,6 +67,9 @@ type (
 	// ISRChangeNotification says that a leader may have reported an ISR that it wrote itself (brokers with
 	// inter.broker.protocol.version below 2.7-IV2).
 	ISRChangeNotification struct{}
+
+	// PreferredReplicaElection says that /admin/preferred_replica_election may have been written.
+	PreferredReplicaElection struct{}
 )
 
 // Replies of brokers. Each carries the request it answers exactly as the core issued it, so that late replies of an
@@ -125,6 +128,13 @@ type (
 		Reply       ReplyToken
 		Broker      cluster.BrokerID
 		BrokerEpoch cluster.BrokerEpoch // NoBrokerEpoch: not checked
+	}
+
+	// ElectLeaders asks for elections (KIP-460). Answer: ElectLeadersResult.
+	ElectLeaders struct {
+		Reply      ReplyToken
+		Type       ElectionType
+		Partitions []cluster.TopicPartition
 	}
 
 	// UncleanLeaderElectionEnable carries the new broker default of unclean.leader.election.enable.
@@ -224,6 +234,14 @@ type (
 
 	// ISRChangesRead is the result of ReadISRChanges.
 	ISRChangesRead struct{ Changes []ISRChange }
+
+	// PreferredElectionRead is the result of ReadPreferredElection.
+	PreferredElectionRead struct {
+		Exists     bool
+		Err        string // set when the node cannot be decoded
+		Version    int32
+		Partitions []cluster.TopicPartition
+	}
 
 	// ProducerIDBlockRead is the result of ReadProducerIDBlock.
 	ProducerIDBlockRead struct {
@@ -336,19 +354,22 @@ func (StopReplicaReply) event()                 {}
 func (AlterPartition) event()                   {}
 func (AllocateProducerIDs) event()              {}
 func (ControlledShutdown) event()               {}
+func (ElectLeaders) event()                     {}
+func (PreferredReplicaElection) event()         {}
 func (UncleanLeaderElectionEnable) event()      {}
 func (TopicUncleanLeaderElectionEnable) event() {}
 
-func (ControllerRead) storeValue()      {}
-func (ControllerEpochRead) storeValue() {}
-func (ElectResult) storeValue()         {}
-func (BrokersRead) storeValue()         {}
-func (TopicNamesRead) storeValue()      {}
-func (TopicsRead) storeValue()          {}
-func (StatesRead) storeValue()          {}
-func (MarkersRead) storeValue()         {}
-func (TopicConfigsRead) storeValue()    {}
-func (LogDirEventsRead) storeValue()    {}
-func (ISRChangesRead) storeValue()      {}
-func (ProducerIDBlockRead) storeValue() {}
-func (Written) storeValue()             {}
+func (ControllerRead) storeValue()        {}
+func (ControllerEpochRead) storeValue()   {}
+func (ElectResult) storeValue()           {}
+func (BrokersRead) storeValue()           {}
+func (TopicNamesRead) storeValue()        {}
+func (TopicsRead) storeValue()            {}
+func (StatesRead) storeValue()            {}
+func (MarkersRead) storeValue()           {}
+func (TopicConfigsRead) storeValue()      {}
+func (LogDirEventsRead) storeValue()      {}
+func (ISRChangesRead) storeValue()        {}
+func (ProducerIDBlockRead) storeValue()   {}
+func (PreferredElectionRead) storeValue() {}
+func (Written) storeValue()               {}

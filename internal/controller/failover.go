@@ -201,23 +201,25 @@ func (c *Core) handleShutdown() error {
 // one topic, partition or marker ends the term.
 func (c *Core) failover() error {
 	steps := []func() error{
-		c.setUpFeatures,       // 0: later steps depend on the finalized features
-		c.watchAndClearEvents, // 1, 2: the watches before the reads; notifications are void, everything is read anyway
-		c.readBrokers,         // 3
-		c.readAllTopics,       // 4
-		c.readAllLeaderships,  // 5
-		c.startSenders,        // 6: only now is the set of brokers known
-		c.readAllMarkers,      // 7: queued topics must be known before any state machine runs
-		c.tellLiveBrokers,     // 8: a broker follows only leaders that it knows to be alive
-		c.startReplicas,       // 9: ISRs shrink before elections
-		c.startPartitions,     // 10
-		c.tdm().resume,        // 12
+		c.setUpFeatures,                  // 0: later steps depend on the finalized features
+		c.watchAndClearEvents,            // 1, 2: the watches before the reads; notifications are void, everything is read anyway
+		c.readBrokers,                    // 3
+		c.readAllTopics,                  // 4
+		c.readAllLeaderships,             // 5
+		c.startSenders,                   // 6: only now is the set of brokers known
+		c.readAllMarkers,                 // 7: queued topics must be known before any state machine runs
+		c.tellLiveBrokers,                // 8: a broker follows only leaders that it knows to be alive
+		c.startReplicas,                  // 9: ISRs shrink before elections
+		c.startPartitions,                // 10
+		c.tdm().resume,                   // 12
+		c.handlePreferredReplicaElection, // 13
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
 	}
+	c.scheduleLeaderBalance(leaderBalanceDelayMs) // 14
 	c.note(Info, "controller failover completed", "", fmt.Sprintf("epoch %d: %d brokers, %d topics, %d queued for deletion",
 		c.ctx.epoch, len(c.ctx.brokers), len(c.ctx.topics), len(c.ctx.deletions)))
 	return nil
@@ -232,7 +234,7 @@ func (c *Core) setUpFeatures() error {
 }
 
 func (c *Core) watchAndClearEvents() error {
-	for _, k := range []WatchKind{WatchBrokers, WatchTopics, WatchMarkers, WatchLogDirEvents, WatchISRChanges} {
+	for _, k := range []WatchKind{WatchBrokers, WatchTopics, WatchMarkers, WatchLogDirEvents, WatchISRChanges, WatchPreferredElection} {
 		c.emit(Watch{Watched{Kind: k}})
 	}
 	if _, err := c.remove(DeleteLogDirEvents{}, 1); err != nil {

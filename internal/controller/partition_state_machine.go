@@ -276,7 +276,7 @@ func (c *Core) decide(ps []*partitionContext, s ElectionStrategy) ([]*partitionC
 			continue
 		}
 		view := c.candidates(p, s)
-		view.UncleanAllowed = allowed[p.Topic] == uncleanYes
+		view.UncleanAllowed = s == UncleanStrategy || allowed[p.Topic] == uncleanYes
 		e, ok := electLeader(s, view)
 		if !ok {
 			c.partitionFailed(p, OnlinePartition, noLeaderReason(s, allowed[p.Topic]))

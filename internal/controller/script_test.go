@@ -79,7 +79,7 @@ func (s *script) cluster(d *datadriven.TestData) {
 	if s.w != nil {
 		s.w.Close()
 	}
-	o := sim.Options{Brokers: 3, Trace: s.trace, DeletionDisabled: d.HasArg("deletion-disabled")}
+	o := sim.Options{Brokers: 3, Trace: s.trace, DeletionDisabled: d.HasArg("deletion-disabled"), AutoRebalance: d.HasArg("rebalance")}
 	if d.HasArg("brokers-n") {
 		d.ScanArgs(s.t, "brokers-n", &o.Brokers)
 	}
@@ -155,6 +155,19 @@ func (s *script) command(d *datadriven.TestData) {
 		}
 	case "step":
 		w.Step()
+	case "elect":
+		ev := controller.ElectLeaders{Partitions: s.partitions(d)}
+		if d.HasArg("unclean") {
+			ev.Type = controller.UncleanElection
+		}
+		w.Ask(func(token controller.ReplyToken, _ cluster.BrokerEpoch) controller.Event {
+			ev.Reply = token
+			return ev
+		}, 1)
+	case "preferred-election":
+		w.RequestPreferredElection(s.partitions(d)...)
+	case "balance":
+		w.BalanceLeaders()
 	case "leftovers":
 		for _, l := range w.Leftovers() {
 			fmt.Fprintf(&s.out, "broker %d: %s %s %v\n", l.Broker, l.Name, l.ID, l.Partitions)
@@ -243,6 +256,20 @@ func (s *script) assignment(d *datadriven.TestData) [][]cluster.BrokerID {
 	var out [][]cluster.BrokerID
 	for _, f := range strings.Fields(d.Input) {
 		out = append(out, s.ids(f))
+	}
+	return out
+}
+
+// partitions reads "t-0 u-1" of the input.
+func (s *script) partitions(d *datadriven.TestData) []cluster.TopicPartition {
+	var out []cluster.TopicPartition
+	for _, f := range strings.Fields(d.Input) {
+		topic, n, _ := strings.Cut(f, "-")
+		p, err := strconv.Atoi(n)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		out = append(out, cluster.TopicPartition{Topic: topic, Partition: int32(p)})
 	}
 	return out
 }

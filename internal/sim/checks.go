@@ -56,7 +56,7 @@ func (k *checks) storeOp(n *Node, e controller.Store) {
 	case controller.Elect, controller.CreateControllerEpoch, controller.DeleteController,
 		controller.ReadController, controller.ReadControllerEpoch, controller.ReadBrokers, controller.ReadTopicNames,
 		controller.ReadTopics, controller.ReadPartitionStates, controller.ReadDeletionMarkers, controller.ReadTopicConfigs,
-		controller.ReadLogDirEvents, controller.ReadISRChanges, controller.ReadProducerIDBlock:
+		controller.ReadLogDirEvents, controller.ReadISRChanges, controller.ReadProducerIDBlock, controller.ReadPreferredElection:
 		return
 	}
 	if !e.Fenced || n.core.Epoch() != k.w.store.epoch {
@@ -172,6 +172,25 @@ func (k *checks) answer(req controller.Event, v controller.ReplyValue) {
 		}
 		k.handedOut[b.Start] = true
 	}
+	if ask, ok := req.(controller.ElectLeaders); ok {
+		k.electionAnswer(ask, v.(controller.ElectLeadersResult))
+	}
+}
+
+// electionAnswer: every partition asked for is in the answer, once.
+func (k *checks) electionAnswer(req controller.ElectLeaders, res controller.ElectLeadersResult) {
+	if res.Err != cluster.None {
+		return
+	}
+	got := map[cluster.TopicPartition]int{}
+	for _, p := range res.Partitions {
+		got[p.TopicPartition]++
+	}
+	for _, tp := range req.Partitions {
+		if got[tp] != 1 {
+			k.w.failf("an election of %s was asked for and answered %d times", tp, got[tp])
+		}
+	}
 }
 
 // Degraded looks at a cluster that has settled with failed log dirs: no leader is on one.
@@ -212,6 +231,9 @@ func (w *World) Final() {
 		if w.store.topics[name] == nil && !k.touchedByHand[name] {
 			w.failf("configuration of topic %s is left", name)
 		}
+	}
+	if w.store.preferred != nil {
+		w.failf("the request for preferred elections is left: %v", w.store.preferred)
 	}
 	active := 0
 	for _, n := range w.Nodes() {

@@ -98,6 +98,25 @@ func (w *World) RunUntil(effect string) bool {
 // Step carries out the next effect, or feeds the next event, of the active controller.
 func (w *World) Step() { w.Active().step() }
 
+// RequestPreferredElection writes /admin/preferred_replica_election, as old tools do; false when it is there already.
+func (w *World) RequestPreferredElection(tps ...cluster.TopicPartition) bool {
+	if w.store.preferred != nil {
+		return false
+	}
+	w.tracef(nil, "preferred elections are asked for of %v", tps)
+	w.store.preferred = append([]cluster.TopicPartition{}, tps...)
+	w.store.preferredVersion = 0
+	w.store.fire(controller.Watched{Kind: controller.WatchPreferredElection})
+	return true
+}
+
+// BalanceLeaders lets the timer of the leader balancer run out.
+func (w *World) BalanceLeaders() {
+	if n := w.Active(); n != nil && n.timers[controller.TimerLeaderBalance] != 0 {
+		n.fireTimer(controller.TimerLeaderBalance)
+	}
+}
+
 // Leader returns the leader of a partition by the store.
 func (w *World) Leader(tp cluster.TopicPartition) cluster.BrokerID {
 	if t := w.store.topics[tp.Topic]; t != nil {

@@ -17,11 +17,15 @@ type mutant struct{ name, file, from, to string }
 
 var mutants = []mutant{
 	{"W1: a replica that is deleted already blocks its topic", "topic_deletion_manager.go", "for _, t := range topicsOf(started) {", "for _, t := range topicsOf(rs) {"},
+	{"W2, W3: a partition without leadership ends the event", "leader_election.go", "case p.leadership == nil:\n\t\treturn noLeaderCode", "case p.leadership == nil && p.Topic[0] == 0:\n\t\treturn noLeaderCode"},
+	{"the request of old tools is not removed", "leader_election.go", "items, err := c.remove(DeletePreferredElection{r.Version}, 1)", "items, err := []ItemResult{{}}, error(nil)"},
+	{"elections of queued topics take place", "leader_election.go", "case p.queued():\n\t\treturn cluster.InvalidTopicException", "case p.queued() && p.leadership == nil:\n\t\treturn cluster.InvalidTopicException"},
+	{"leaders are not moved back", "leader_election.go", "if len(elsewhere[id])*100 <=", "if true || len(elsewhere[id])*100 <="},
 	{"W15: a deletion never ends without an absent broker", "offline_replicas.go", "return mayLeaveAbsent && !registered", "return false"},
-	{"W15: a deletion ends without brokers that are there", "offline_replicas.go", "return mayLeaveAbsent && !registered", "return mayLeaveAbsent"},
+	{"W15: a deletion ends without brokers that are there", "offline_replicas.go", "return mayLeaveAbsent && !registered", "return mayLeaveAbsent && (registered || !registered)"},
 	{"W15: what was left is not recorded", "offline_replicas.go", "if r.state != ReplicaDeletionSuccessful {\n\t\t\t\tbyBroker", "if false {\n\t\t\t\tbyBroker"},
 	{"W15: a Kafka broker is taken for klamm's", "offline_replicas.go", "known[b.ID] = b.Klamm", "known[b.ID] = true"},
-	{"the patience with offline replicas never ends", "offline_replicas.go", "at != 0 && at <= m.c.now", "false"},
+	{"the patience with offline replicas never ends", "offline_replicas.go", "at != 0 && at <= m.c.now", "at != 0 && at < 0"},
 	{"W8: failed deletions have no retry time", "topic_deletion_manager.go", "d.retryAt = m.c.now + Time(m.c.backoff(d.attempts))", "d.retryAt = 0"},
 	{"W11: a marker of an earlier incarnation is taken", "topic_deletion_manager.go", "&& k.ID != t.ID", "&& false"},
 	{"W16: queued topics get LeaderAndIsr", "request_batch.go", "if p.queued() {\n\t\treturn\n\t}", ""},

@@ -82,7 +82,7 @@ func (n *Node) enqueueOnce(ev controller.Event) {
 // plain reports whether an event can be compared.
 func plain(ev controller.Event) (controller.Event, bool) {
 	switch ev.(type) {
-	case controller.LeaderAndISRReply, controller.UpdateMetadataReply, controller.StopReplicaReply, controller.AlterPartition:
+	case controller.LeaderAndISRReply, controller.UpdateMetadataReply, controller.StopReplicaReply, controller.AlterPartition, controller.ElectLeaders:
 		return nil, false
 	}
 	return ev, true
@@ -204,6 +204,9 @@ func (n *Node) nextTimer() (controller.TimerID, controller.Time, bool) {
 	var at controller.Time
 	found := false
 	for _, t := range slices.Sorted(maps.Keys(n.timers)) {
+		if t == controller.TimerLeaderBalance {
+			continue // it runs for ever: see BalanceLeaders
+		}
 		if !found || n.timers[t] < at {
 			id, at, found = t, n.timers[t], true
 		}

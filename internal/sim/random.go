@@ -43,6 +43,7 @@ func (w *World) randomPolicy() {
 	if w.rng.IntN(3) == 0 {
 		w.opts.OfflineReplicaTimeoutMs = int64(1 + w.rng.IntN(300))
 	}
+	w.opts.AutoRebalance = w.rng.IntN(2) == 0
 	if w.rng.IntN(3) == 0 {
 		w.opts.Kafka = []cluster.BrokerID{cluster.BrokerID(1 + w.rng.IntN(len(w.nodes)))}
 	}
@@ -154,7 +155,7 @@ func (w *World) askRandom(from *Node) {
 		return
 	}
 	token := w.nextToken()
-	switch w.rng.IntN(10) {
+	switch w.rng.IntN(14) {
 	case 0, 1:
 		w.ask(to, controller.AllocateProducerIDs{Reply: token, Broker: from.id, BrokerEpoch: from.epoch})
 	case 2:
@@ -162,11 +163,26 @@ func (w *World) askRandom(from *Node) {
 		w.ask(to, controller.ControlledShutdown{Reply: token, Broker: from.id, BrokerEpoch: from.epoch})
 	case 3:
 		to.enqueue(controller.UncleanLeaderElectionEnable{Enabled: w.rng.IntN(2) == 0})
+	case 4:
+		w.RequestPreferredElection(w.randomPartitions()...)
+	case 5:
+		w.BalanceLeaders()
+	case 6, 7:
+		w.ask(to, controller.ElectLeaders{Reply: token, Type: controller.ElectionType(w.rng.IntN(2)), Partitions: w.randomPartitions()})
 	default:
 		if ev, ok := w.randomAlterPartition(from, token); ok {
 			w.ask(to, ev)
 		}
 	}
+}
+
+// randomPartitions names partitions that may exist.
+func (w *World) randomPartitions() []cluster.TopicPartition {
+	tps := make([]cluster.TopicPartition, 1+w.rng.IntN(4))
+	for i := range tps {
+		tps[i] = cluster.TopicPartition{Topic: topicNames[w.rng.IntN(len(topicNames))], Partition: int32(w.rng.IntN(3))}
+	}
+	return tps
 }
 
 // randomAlterPartition takes one follower in or out of the ISR of a partition that the broker leads.

@@ -30,6 +30,9 @@ type store struct {
 	logDirEvents map[string]controller.LogDirEvent
 	isrChanges   map[string]controller.ISRChange
 
+	preferred        []cluster.TopicPartition // nil: no node
+	preferredVersion int32
+
 	klamm     map[cluster.BrokerID]bool // brokers that have run klamm
 	leftovers map[cluster.BrokerID]map[cluster.TopicID]controller.Leftover
 
@@ -152,6 +155,8 @@ func (s *store) apply(n *Node, op controller.StoreOp, part int) controller.Store
 			r.Changes = append(r.Changes, s.isrChanges[name])
 		}
 		return r
+	case controller.ReadPreferredElection:
+		return controller.PreferredElectionRead{Exists: s.preferred != nil, Version: s.preferredVersion, Partitions: s.preferred}
 	case controller.ReadProducerIDBlock:
 		return controller.ProducerIDBlockRead{Exists: s.blockExists, Block: s.block, Version: s.blockVersion}
 	}
@@ -190,6 +195,12 @@ func (s *store) applyWrite(op controller.StoreOp, part int) controller.StoreValu
 		return one(controller.ItemOK)
 	case controller.DeleteISRChanges:
 		deleteNamed(s.isrChanges, op.Names)
+		return one(controller.ItemOK)
+	case controller.DeletePreferredElection:
+		if s.preferred != nil && op.Version != s.preferredVersion {
+			return one(controller.ItemConflict)
+		}
+		s.preferred = nil
 		return one(controller.ItemOK)
 	case controller.SetProducerIDBlock:
 		if op.Version != s.blockVersion {
@@ -452,6 +463,8 @@ func watchEvent(x controller.Watched) controller.Event {
 		return controller.LogDirEventNotification{}
 	case controller.WatchISRChanges:
 		return controller.ISRChangeNotification{}
+	case controller.WatchPreferredElection:
+		return controller.PreferredReplicaElection{}
 	}
 	panic("sim: unknown watch")
 }

@@ -43,7 +43,7 @@ func FormatEvent(ev controller.Event) string {
 
 func timerName(t controller.TimerID) string {
 	return map[controller.TimerID]string{controller.TimerElection: "election", controller.TimerDeletionRetry: "deletion-retry",
-		controller.TimerPartitionRetry: "partition-retry"}[t]
+		controller.TimerPartitionRetry: "partition-retry", controller.TimerLeaderBalance: "leader-balance"}[t]
 }
 
 func formatErrors(top cluster.ErrorCode, ps []controller.PartitionError) string {
@@ -191,6 +191,13 @@ func FormatEffect(e controller.Effect) string {
 	case controller.TopicsForgotten:
 		return "topics forgotten:" + formatRefs(e.Topics)
 	case controller.Reply:
+		if r, ok := e.Value.(controller.ElectLeadersResult); ok && r.Err == cluster.None {
+			s := fmt.Sprintf("reply %d: ElectLeaders", e.Token)
+			for _, p := range r.Partitions {
+				s += fmt.Sprintf(" %s:%s(leader %d)", p.TopicPartition, p.Err, p.Leader)
+			}
+			return s
+		}
 		return fmt.Sprintf("reply %d: %s%+v", e.Token, reflect.TypeOf(e.Value).Name(), e.Value)
 	}
 	return fmt.Sprintf("%s%+v", reflect.TypeOf(e).Name(), e)
@@ -213,7 +220,7 @@ func formatWatched(x controller.Watched) string {
 	}
 	return map[controller.WatchKind]string{controller.WatchController: "controller", controller.WatchBrokers: "brokers",
 		controller.WatchTopics: "topics", controller.WatchMarkers: "deletion markers", controller.WatchLogDirEvents: "log dir events",
-		controller.WatchISRChanges: "isr changes"}[x.Kind]
+		controller.WatchISRChanges: "isr changes", controller.WatchPreferredElection: "preferred elections"}[x.Kind]
 }
 
 func formatNote(e controller.Note) string {

@@ -53,10 +53,14 @@ type Config struct {
 	BrokerQueueMax        int // waiting requests of one broker, 16,384
 	BrokerQueueEntriesMax int // partitions that they name together, 4,194,304
 
-	DeleteTopicEnable           bool                       // delete.topic.enable (Kafka's default is true: set it)
-	UncleanLeaderElectionEnable bool                       // unclean.leader.election.enable at start
-	OfflineReplicas             controller.OfflineReplicas // topic.deletion.offline.replicas
-	OfflineReplicaTimeout       time.Duration              // topic.deletion.offline.replica.timeout.ms; 0 or less: none
+	DeleteTopicEnable           bool          // delete.topic.enable (Kafka's default is true: set it)
+	UncleanLeaderElectionEnable bool          // unclean.leader.election.enable at start
+	AutoLeaderRebalance         bool          // auto.leader.rebalance.enable (Kafka's default is true: set it)
+	LeaderImbalanceCheck        time.Duration // leader.imbalance.check.interval.seconds, 300 s
+	LeaderImbalancePercentage   int           // leader.imbalance.per.broker.percentage
+
+	OfflineReplicas       controller.OfflineReplicas // topic.deletion.offline.replicas
+	OfflineReplicaTimeout time.Duration              // topic.deletion.offline.replica.timeout.ms; 0 or less: none
 
 	RetryBackoff    time.Duration // the core's first pause before a retry, 100 ms
 	RetryBackoffMax time.Duration // where its doubling ends, 30 s
@@ -169,6 +173,9 @@ func (d *Driver) newCore() *controller.Core {
 		UseTopicIDs:                 d.versions.TopicIDs,
 		UseLeaderRecoveryState:      d.versions.LeaderRecoveryState,
 		NewTopicID:                  cluster.NewTopicID,
+		AutoLeaderRebalance:         d.cfg.AutoLeaderRebalance,
+		LeaderImbalanceCheckMs:      d.cfg.LeaderImbalanceCheck.Milliseconds(),
+		LeaderImbalancePercentage:   d.cfg.LeaderImbalancePercentage,
 		OfflineReplicas:             d.cfg.OfflineReplicas,
 		OfflineReplicaTimeoutMs:     d.cfg.OfflineReplicaTimeout.Milliseconds(),
 		RetryBackoffMs:              d.cfg.RetryBackoff.Milliseconds(),

@@ -20,6 +20,8 @@ var (
 	stateBrokerChange          = controllerState{2, "BrokerChange", "LeaderElection"}
 	stateTopicChange           = controllerState{3, "TopicChange", "TopicChange"}
 	stateTopicDeletion         = controllerState{4, "TopicDeletion", "TopicDeletion"}
+	stateAutoLeaderBalance     = controllerState{6, "AutoLeaderBalance", "AutoLeaderBalance"}
+	stateManualLeaderBalance   = controllerState{7, "ManualLeaderBalance", "ManualLeaderBalance"}
 	stateControlledShutdown    = controllerState{8, "ControlledShutdown", "ControlledShutdown"}
 	stateISRChange             = controllerState{9, "IsrChange", "IsrChange"}
 	stateLeaderAndISRReply     = controllerState{10, "LeaderAndIsrResponseReceived", "LeaderAndIsrResponseReceived"}
@@ -31,7 +33,7 @@ var (
 )
 
 var allStates = []*controllerState{&stateIdle, &stateControllerChange, &stateBrokerChange, &stateTopicChange, &stateTopicDeletion,
-	&stateControlledShutdown, &stateISRChange, &stateLeaderAndISRReply, &stateLogDirChange, &stateShutdown,
+	&stateAutoLeaderBalance, &stateManualLeaderBalance, &stateControlledShutdown, &stateISRChange, &stateLeaderAndISRReply, &stateLogDirChange, &stateShutdown,
 	&stateUncleanElectionEnable, &stateTopicUncleanElection, &stateUpdateMetadataReply}
 
 // stateOf gives the state that the controller is in while it handles the event.
@@ -45,6 +47,8 @@ func stateOf(ev controller.Event) *controllerState {
 		return &stateTopicChange
 	case controller.TopicDeletion, controller.StopReplicaReply:
 		return &stateTopicDeletion
+	case controller.ElectLeaders, controller.PreferredReplicaElection:
+		return &stateManualLeaderBalance
 	case controller.ControlledShutdown:
 		return &stateControlledShutdown
 	case controller.AlterPartition, controller.ISRChangeNotification:
@@ -68,6 +72,8 @@ func stateOf(ev controller.Event) *controllerState {
 			return &stateControllerChange
 		case controller.TimerDeletionRetry:
 			return &stateTopicDeletion
+		case controller.TimerLeaderBalance:
+			return &stateAutoLeaderBalance
 		default:
 			return &stateBrokerChange
 		}
@@ -115,13 +121,15 @@ func eventName(ev controller.Event) string {
 		return "AllocateProducerIds"
 	case controller.ControlledShutdown:
 		return "ControlledShutdown"
+	case controller.ElectLeaders, controller.PreferredReplicaElection:
+		return "ReplicaLeaderElection"
 	case controller.UncleanLeaderElectionEnable:
 		return "UncleanLeaderElectionEnable"
 	case controller.TopicUncleanLeaderElectionEnable:
 		return "TopicUncleanLeaderElectionEnable"
 	case controller.TimerFired:
 		return map[controller.TimerID]string{controller.TimerElection: "ElectionRetry", controller.TimerDeletionRetry: "DeletionRetry",
-			controller.TimerPartitionRetry: "PartitionRetry"}[ev.Timer]
+			controller.TimerPartitionRetry: "PartitionRetry", controller.TimerLeaderBalance: "AutoPreferredReplicaLeaderElection"}[ev.Timer]
 	default:
 		return "Event"
 	}
@@ -147,6 +155,8 @@ func eventDetail(ev controller.Event) string {
 		return broker(int32(ev.Broker)) + ", " + strconv.Itoa(len(ev.Topics)) + " topics"
 	case controller.AllocateProducerIDs:
 		return broker(int32(ev.Broker))
+	case controller.ElectLeaders:
+		return strconv.Itoa(len(ev.Partitions)) + " partitions"
 	case controller.ControlledShutdown:
 		return broker(int32(ev.Broker))
 	default:

@@ -113,6 +113,10 @@ func (o *storeOp) run(ctx context.Context, op controller.StoreOp) (controller.St
 		return o.readISRChanges(ctx)
 	case controller.ReadProducerIDBlock:
 		return o.readProducerIDBlock(ctx)
+	case controller.ReadPreferredElection:
+		return o.readPreferredElection(ctx)
+	case controller.DeletePreferredElection:
+		return o.deleteAt(ctx, coord.PreferredElectionPath, op.Version)
 	case controller.EnsureFeatures:
 		return o.ensureFeatures(ctx)
 	case controller.CreatePartitionStates:

@@ -213,6 +213,21 @@ func (o *storeOp) readProducerIDBlock(ctx context.Context) (controller.StoreValu
 	return controller.ProducerIDBlockRead{Exists: ok, Block: block, Version: node.Stat.Version}, nil
 }
 
+func (o *storeOp) readPreferredElection(ctx context.Context) (controller.StoreValue, error) {
+	node, err := o.d.store.Get(ctx, coord.PreferredElectionPath)
+	if errors.Is(err, coord.ErrNoNode) {
+		return controller.PreferredElectionRead{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read preferred replica election: %w", err)
+	}
+	out := controller.PreferredElectionRead{Exists: true, Version: node.Stat.Version}
+	if out.Partitions, err = coord.DecodePreferredElection(node.Data); err != nil {
+		out.Err = err.Error()
+	}
+	return out, nil
+}
+
 // getMany reads one node per name.
 func (o *storeOp) getMany(ctx context.Context, names []string, path func(string) string) ([]coord.ReadResult, error) {
 	paths := make([]string, len(names))

@@ -147,6 +147,19 @@ func (o *storeOp) remove(ctx context.Context, paths []string) (controller.StoreV
 	return w, nil
 }
 
+// deleteAt deletes a node at a version; an absent one is done already.
+func (o *storeOp) deleteAt(ctx context.Context, path string, version int32) (controller.StoreValue, error) {
+	value, err := o.batch(ctx, "delete "+path, []coord.Op{coord.Delete(path, version)})
+	if err != nil {
+		return nil, err
+	}
+	w := value.(controller.Written)
+	if w.Items[0].Status == controller.ItemNoNode {
+		w.Items[0] = controller.ItemResult{Status: controller.ItemOK}
+	}
+	return w, nil
+}
+
 // ofIncarnation reads the nodes and judges each reference: ItemOK for an absent node, ItemConflict for another
 // incarnation; the zero status leaves the node to be deleted.
 func (o *storeOp) ofIncarnation(ctx context.Context, refs []controller.NodeRef, path func(string) string) ([]controller.ItemResult, error) {

@@ -44,6 +44,8 @@ func target(w controller.Watched) (coord.WatchEvent, controller.Event) {
 		return children(coord.LogDirEventPath), controller.LogDirEventNotification{}
 	case controller.WatchISRChanges:
 		return children(coord.ISRChangePath), controller.ISRChangeNotification{}
+	case controller.WatchPreferredElection:
+		return node(coord.PreferredElectionPath), controller.PreferredReplicaElection{}
 	}
 	panic("watch of unknown kind")
 }
