@@ -1,0 +1,448 @@
+//go:build interop
+
+// Package zookeeper holds the tests of klamm beside Apache Kafka on one ZooKeeper: real servers from Kafka's jars, on
+// loopback, each in a folder of its own.
+package zookeeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"klamm/internal/coord"
+	"klamm/internal/coord/zkstore"
+)
+
+var klammBinary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "klamm-zookeeper")
+	if err != nil {
+		panic(err)
+	}
+	klammBinary = filepath.Join(dir, "klamm")
+	build := exec.Command("go", "build", "-o", klammBinary, "../../cmd/klamm")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "build klamm:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// jars is the folder with the jars of Kafka 3.9.1, which bring ZooKeeper 3.8.4.
+func jars(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("KAFKA_JARS_3_9_1")
+	if dir == "" {
+		t.Fatal("KAFKA_JARS_3_9_1 is not set: run the tests by `make interop`, or eval the output of interop/setup.sh")
+	}
+	return filepath.Join(dir, "*")
+}
+
+// sessionTimeout is short, so that brokers that were killed are missed soon.
+const sessionTimeout = 4 * time.Second
+
+// kind is the software that a broker runs.
+type kind string
+
+const (
+	kafka kind = "kafka"
+	klamm kind = "klamm"
+)
+
+// cluster is a ZooKeeper with the brokers on it.
+type cluster struct {
+	*testing.T
+	dir     string
+	zk      string // address
+	store   *zkstore.Store
+	brokers []*broker
+	admin   *kadm.Client
+}
+
+// broker is a folder with server.properties and data, and the process that serves it.
+type broker struct {
+	c    *cluster
+	id   int32
+	kind kind
+	dir  string
+	addr string
+	proc *process
+}
+
+// process is a running server.
+type process struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+	log    string
+}
+
+func (c *cluster) launch(log string, name string, args ...string) *process {
+	c.Helper()
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer out.Close()
+	p := &process{cmd: exec.Command(name, args...), exited: make(chan struct{}), log: log}
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = out, out, filepath.Dir(log)
+	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "KAFKA_") || strings.HasPrefix(kv, "KLAMM_") })
+	if err := p.cmd.Start(); err != nil {
+		c.Fatal(err)
+	}
+	go func() { _ = p.cmd.Wait(); close(p.exited) }()
+	return p
+}
+
+func (p *process) running() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// end sends a signal and waits for the process to go.
+func (c *cluster) end(p *process, signal syscall.Signal) {
+	c.Helper()
+	_ = p.cmd.Process.Signal(signal)
+	select {
+	case <-p.exited:
+	case <-time.After(60 * time.Second):
+		_ = p.cmd.Process.Kill()
+		c.Fatalf("a process did not end within 60 s of signal %v:\n%s", signal, tail(p.log))
+	}
+}
+
+func tail(file string) string {
+	b, _ := os.ReadFile(file)
+	return string(b[max(0, len(b)-6000):])
+}
+
+// newCluster starts a ZooKeeper; brokers of the given kinds get ids from 0, and are not started yet.
+func newCluster(t *testing.T, kinds ...kind) *cluster {
+	t.Helper()
+	c := &cluster{T: t, dir: t.TempDir(), zk: freeAddr(t)}
+	c.write("log4j.properties", `log4j.rootLogger=INFO,out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+log4j.logger.org.apache.zookeeper=WARN
+log4j.logger.org.apache.kafka=WARN
+`)
+	_, port, _ := net.SplitHostPort(c.zk)
+	conf := c.write("zk.cfg", fmt.Sprintf("tickTime=500\ndataDir=%s/zk\nclientPort=%s\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n", c.dir, port))
+	zk := c.java(filepath.Join(c.dir, "zk.log"), "-Xmx256M", "org.apache.zookeeper.server.ZooKeeperServerMain", conf)
+	t.Cleanup(func() { _ = zk.cmd.Process.Kill(); <-zk.exited })
+	var err error
+	if c.store, err = zkstore.Open(t.Context(), zkstore.Options{Connect: c.zk, SessionTimeout: sessionTimeout, ConnectionTimeout: time.Minute}); err != nil {
+		t.Fatalf("zookeeper did not start: %v\n%s", err, tail(zk.log))
+	}
+	t.Cleanup(func() { _ = c.store.Close() })
+	var seeds []string
+	for i, k := range kinds {
+		b := &broker{c: c, id: int32(i), kind: k, dir: filepath.Join(c.dir, "b"+strconv.Itoa(i)), addr: freeAddr(t)}
+		c.brokers, seeds = append(c.brokers, b), append(seeds, b.addr)
+		b.writeProperties()
+	}
+	t.Cleanup(c.killAll)
+	client, err := kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.RetryTimeout(30*time.Second), kgo.MetadataMinAge(100*time.Millisecond), kgo.MetadataMaxAge(2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	c.admin = kadm.NewClient(client)
+	return c
+}
+
+func (c *cluster) write(name, text string) string {
+	c.Helper()
+	file := filepath.Join(c.dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		c.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		c.Fatal(err)
+	}
+	return file
+}
+
+func (c *cluster) java(log string, args ...string) *process {
+	c.Helper()
+	base := []string{"-XX:TieredStopAtLevel=1", "-Dlog4j.configuration=file:" + filepath.Join(c.dir, "log4j.properties"), "-cp", jars(c.T)}
+	return c.launch(log, "java", append(base, args...)...)
+}
+
+func (c *cluster) killAll() {
+	for _, b := range c.brokers {
+		if b.proc == nil {
+			continue
+		}
+		if b.proc.running() {
+			_ = b.proc.cmd.Process.Kill()
+			<-b.proc.exited
+		}
+		if c.Failed() {
+			c.Logf("broker %d (%s) said last:\n%s", b.id, b.kind, tail(b.proc.log))
+		}
+	}
+}
+
+// writeProperties writes the one server.properties that both kinds read.
+func (b *broker) writeProperties() {
+	rf := min(3, max(1, len(b.c.brokers)))
+	b.c.write(filepath.Join(filepath.Base(b.dir), "server.properties"), fmt.Sprintf(`broker.id=%d
+listeners=PLAINTEXT://%s
+log.dirs=%s
+zookeeper.connect=%s
+zookeeper.session.timeout.ms=%d
+offsets.topic.replication.factor=%d
+group.initial.rebalance.delay.ms=0
+controlled.shutdown.retry.backoff.ms=500
+replica.lag.time.max.ms=10000
+`, b.id, b.addr, filepath.Join(b.dir, "data"), b.c.zk, sessionTimeout.Milliseconds(), rf))
+}
+
+// launch starts the broker's process without waiting for it.
+func (b *broker) launch() {
+	b.c.Helper()
+	conf := filepath.Join(b.dir, "server.properties")
+	if b.kind == klamm {
+		b.proc = b.c.launch(filepath.Join(b.dir, "klamm.log"), klammBinary, "serve", conf, "--override", "web.listen=")
+		return
+	}
+	b.proc = b.c.java(filepath.Join(b.dir, "kafka.log"), "-Xmx400M", "kafka.Kafka", conf)
+}
+
+// awaitServing waits until the broker is registered and takes connections.
+func (b *broker) awaitServing() {
+	b.c.Helper()
+	b.c.eventually(90*time.Second, fmt.Sprintf("broker %d (%s) serves", b.id, b.kind), func() (bool, string) {
+		if !b.proc.running() {
+			b.c.Fatalf("broker %d (%s) ended:\n%s", b.id, b.kind, tail(b.proc.log))
+		}
+		if _, err := b.c.store.Get(b.c.Context(), coord.BrokerPath(clusterID(b.id))); err != nil {
+			return false, err.Error()
+		}
+		conn, err := net.Dial("tcp", b.addr)
+		if err != nil {
+			return false, err.Error()
+		}
+		return conn.Close() == nil, ""
+	})
+}
+
+func (c *cluster) start(ids ...int32) {
+	c.Helper()
+	for _, id := range ids {
+		c.brokers[id].launch()
+	}
+	for _, id := range ids {
+		c.brokers[id].awaitServing()
+	}
+	c.awaitMembers()
+}
+
+// awaitMembers waits until every running broker knows every other.
+func (c *cluster) awaitMembers() {
+	c.Helper()
+	var running []*broker
+	for _, b := range c.brokers {
+		if b.proc != nil && b.proc.running() {
+			running = append(running, b)
+		}
+	}
+	for _, b := range running {
+		c.eventually(60*time.Second, fmt.Sprintf("broker %d knows all %d", b.id, len(running)), func() (bool, string) {
+			client, err := kgo.NewClient(kgo.SeedBrokers(b.addr))
+			if err != nil {
+				c.Fatal(err)
+			}
+			defer client.Close()
+			ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
+			defer cancel()
+			known, err := kadm.NewClient(client).ListBrokers(ctx)
+			return err == nil && len(known) == len(running), fmt.Sprint(known, err)
+		})
+	}
+}
+
+func (c *cluster) stop(id int32) { c.Helper(); c.end(c.brokers[id].proc, syscall.SIGTERM) }
+func (c *cluster) kill(id int32) { c.Helper(); c.end(c.brokers[id].proc, syscall.SIGKILL) }
+
+// swap stops a broker and starts the other kind on its folder.
+func (c *cluster) swap(id int32, to kind) {
+	c.Helper()
+	c.stop(id)
+	c.brokers[id].kind = to
+	c.start(id)
+}
+
+// controller gives the id in /controller; -1 when there is none.
+func (c *cluster) controller() int32 {
+	n, err := c.store.Get(c.Context(), coord.ControllerPath)
+	if err != nil {
+		return -1
+	}
+	d, err := coord.DecodeController(n.Data)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return int32(d.BrokerID)
+}
+
+// moveController makes one of the brokers controller, as operators do: by removing /controller until it wins.
+func (c *cluster) moveController(ids ...int32) int32 {
+	c.Helper()
+	var now int32
+	c.eventually(60*time.Second, fmt.Sprintf("one of %v is controller", ids), func() (bool, string) {
+		now = c.controller()
+		for _, id := range ids {
+			if now == id {
+				return true, ""
+			}
+		}
+		if now >= 0 {
+			_, err := c.store.Multi(c.Context(), coord.Delete(coord.ControllerPath, coord.AnyVersion))
+			if err != nil && !errors.Is(err, coord.ErrNoNode) {
+				return false, err.Error()
+			}
+		}
+		return false, fmt.Sprintf("controller is %d", now)
+	})
+	return now
+}
+
+func (c *cluster) createTopic(name string, partitions int32, configs map[string]*string) {
+	c.Helper()
+	ctx, cancel := context.WithTimeout(c.Context(), 60*time.Second)
+	defer cancel()
+	r, err := c.admin.CreateTopic(ctx, partitions, int16(min(3, len(c.brokers))), configs, name)
+	if err != nil || r.Err != nil {
+		c.Fatalf("create %s: %v, %v", name, err, r.Err)
+	}
+}
+
+func (c *cluster) deleteTopic(name string) {
+	c.Helper()
+	ctx, cancel := context.WithTimeout(c.Context(), 60*time.Second)
+	defer cancel()
+	r, err := c.admin.DeleteTopic(ctx, name)
+	if err != nil || r.Err != nil {
+		c.Fatalf("delete %s: %v, %v", name, err, r.Err)
+	}
+}
+
+// awaitGone waits until nothing of a topic is left in ZooKeeper and no running broker has a folder of it.
+func (c *cluster) awaitGone(topic string) {
+	c.Helper()
+	paths := []string{coord.TopicPath(topic), coord.DeleteTopicPath(topic), coord.ConfigEntityPath(coord.TopicConfigs, topic)}
+	c.eventually(60*time.Second, topic+" is gone", func() (bool, string) {
+		for _, p := range paths {
+			if _, err := c.store.Get(c.Context(), p); !errors.Is(err, coord.ErrNoNode) {
+				return false, p
+			}
+		}
+		for _, b := range c.brokers {
+			left, _ := filepath.Glob(filepath.Join(b.dir, "data", topic+"-*"))
+			for _, dir := range left {
+				if !strings.HasSuffix(dir, "-delete") {
+					return false, dir
+				}
+			}
+		}
+		return true, ""
+	})
+}
+
+// awaitISR waits until every partition of a topic has all its replicas in sync, and a leader.
+func (c *cluster) awaitISR(topic string) {
+	c.Helper()
+	c.eventually(90*time.Second, "all replicas of "+topic+" in sync", func() (bool, string) {
+		names, err := c.store.Children(c.Context(), coord.PartitionsPath(topic))
+		if err != nil || len(names) == 0 {
+			return false, fmt.Sprint(names, err)
+		}
+		for _, name := range names {
+			n, err := c.store.Get(c.Context(), coord.PartitionsPath(topic)+"/"+name+"/state")
+			if err != nil {
+				return false, err.Error()
+			}
+			state, err := coord.DecodePartitionState(n.Data, n.Stat.Version)
+			if err != nil {
+				c.Fatal(err)
+			}
+			if len(state.ISR) != min(3, len(c.brokers)) || state.Leader < 0 {
+				return false, name + ": " + string(n.Data)
+			}
+		}
+		return true, ""
+	})
+}
+
+// eventually polls a condition of other processes that give no signal, and fails with what it last said.
+func (c *cluster) eventually(within time.Duration, what string, cond func() (bool, string)) {
+	c.Helper()
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, state := cond()
+		if ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			c.Fatalf("not within %v: %s; last seen: %s", within, what, state)
+		}
+	}
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// readLines reads a file of JSON values, one on a line.
+func readLines[T any](t *testing.T, file string) []T {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var out []T
+	for d := json.NewDecoder(f); d.More(); {
+		var v T
+		if err := d.Decode(&v); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, v)
+	}
+	return out
+}
