@@ -44,6 +44,51 @@ func TestKcatListsBrokerAndTopics(t *testing.T) {
 	}
 }
 
+// Clients that were told to speak as to an old broker: message sets of magic 0 (0.8) and 1 (0.10), ways in and out.
+func TestKcatOfOldVersionsReadsWhatNewOnesWriteAndTheOtherWayRound(t *testing.T) {
+	b := startGroupBroker(t)
+	in := numbers(0, 500)
+	for _, version := range []string{"0.8.2.2", "0.10.2.1"} {
+		old := []string{"-X", "api.version.request=false", "-X", "broker.version.fallback=" + version}
+		for _, codec := range []string{"none", "gzip", "snappy", "lz4"} {
+			t.Run(version+" "+codec, func(t *testing.T) {
+				kcat := func(stdin string, with []string, args ...string) string {
+					t.Helper()
+					return commandInput(t, stdin, "kcat", append(append([]string{"-b", b.addr}, args...), with...)...).ok(t)
+				}
+				topic := version + "-" + codec
+				kcat(in, old, "-P", "-t", topic+"-old", "-z", codec)
+				kcat(in, nil, "-P", "-t", topic+"-new", "-z", codec)
+				for _, from := range []string{"-old", "-new"} {
+					for name, with := range map[string][]string{"old": old, "new": nil} {
+						if got := kcat("", with, "-C", "-t", topic+from, "-o", "beginning", "-e", "-q", "-X", "fetch.wait.max.ms=10"); got != in {
+							t.Errorf("%s reads %d bytes of what%s wrote, which differ from its %d", name, len(got), from, len(in))
+						}
+						if got := kcat("", with, "-C", "-t", topic+from, "-o", "497", "-e", "-q", "-X", "fetch.wait.max.ms=10"); got != numbers(497, 3) {
+							t.Errorf("%s reads from an offset of what%s wrote: %q", name, from, got)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestJavaClientsOfOldReleases(t *testing.T) {
+	classes := t.TempDir()
+	oldest := env(t, "KAFKA_CLIENTS_0_10")
+	command(t, "javac", "-nowarn", "-cp", oldest+"/*", "-d", classes, filepath.Join("testdata", "OldClient.java")).ok(t)
+	b := startGroupBroker(t)
+	for release, jars := range map[string]string{"0.10.2": oldest, "1.1": env(t, "KAFKA_CLIENTS_1_1"), "2.4": env(t, "KAFKA_CLIENTS_2_4")} {
+		t.Run(release, func(t *testing.T) {
+			r := command(t, "java", "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classes+":"+jars+"/*", "OldClient", b.addr, "java-"+release)
+			if out := r.ok(t); !strings.HasSuffix(out, "all equal\n") {
+				t.Errorf("stdout: %s\nstderr: %s", out, r.stderr)
+			}
+		})
+	}
+}
+
 func TestConfluentKafkaProducesAndConsumesWithEveryCodec(t *testing.T) {
 	runPython(t, "confluent.py")
 }

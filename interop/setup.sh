@@ -19,17 +19,16 @@ if [ ! -f "$venv/ok-3" ]; then
   touch "$venv/ok-3"
 fi
 
-jars() { # VERSION: fetches Apache Kafka's jars once and prints their folder
-  local dir=$cache/kafka-$1
+dep() { echo "<dependency><groupId>$1</groupId><artifactId>$2</artifactId><version>$3</version></dependency>"; }
+
+fetch() { # FOLDER DEPENDENCIES: fetches jars once and prints their folder
+  local dir=$cache/$1
   if [ ! -f "$dir/ok" ]; then
     mkdir -p "$dir"
-    local dep logging=
-    dep() { echo "<dependency><groupId>$1</groupId><artifactId>$2</artifactId><version>$3</version></dependency>"; }
-    case $1 in 3.*) logging=$(dep org.slf4j slf4j-reload4j 1.7.36) ;; esac
     cat >"$dir/pom.xml" <<POM
 <project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>klamm</groupId><artifactId>jars</artifactId><version>1</version><dependencies>
-$(dep org.apache.kafka kafka_2.13 "$1")$(dep org.apache.kafka kafka-tools "$1")$logging
+$2
 </dependencies></project>
 POM
     (cd "$dir" && mvn -q -B dependency:copy-dependencies -DoutputDirectory="$dir/lib") >&2
@@ -38,13 +37,29 @@ POM
   echo "$dir/lib"
 }
 
+jars() { # VERSION: Apache Kafka's own jars
+  local logging=
+  case $1 in 3.*) logging=$(dep org.slf4j slf4j-reload4j 1.7.36) ;; esac
+  fetch "kafka-$1" "$(dep org.apache.kafka kafka_2.13 "$1")$(dep org.apache.kafka kafka-tools "$1")$logging"
+}
+
+clients() { # VERSION: the Java client alone
+  fetch "kafka-clients-$1" "$(dep org.apache.kafka kafka-clients "$1")"
+}
+
 # Assigned before they are printed, so that a failure ends the script.
 jars39=$(jars 3.9.1)
 jars41=$(jars 4.1.0)
 jars44=$(jars 4.4.0)
+clients010=$(clients 0.10.2.2)
+clients11=$(clients 1.1.1)
+clients24=$(clients 2.4.1)
 cat <<ENV
 export INTEROP_PYTHON=$venv/bin/python
 export KAFKA_JARS_3_9_1=$jars39
 export KAFKA_JARS_4_1_0=$jars41
 export KAFKA_JARS_4_4_0=$jars44
+export KAFKA_CLIENTS_0_10=$clients010
+export KAFKA_CLIENTS_1_1=$clients11
+export KAFKA_CLIENTS_2_4=$clients24
 ENV
