@@ -29,6 +29,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	switch cmd, rest := args[0], args[1:]; cmd {
 	case "serve":
 		return serve(rest, stdout, stderr)
+	case "dev":
+		return dev(rest, stdout, stderr)
 	case "topics", "kafka-topics.sh", "kafka-topics":
 		return admin.TopicsMain(context.Background(), rest, stdout, stderr)
 	case "cluster":
@@ -69,6 +71,8 @@ Usage:
   klamm serve [server.properties] [--override key=value ...]
         Run a broker. Without a file: broker 1 on 127.0.0.1:9092, embedded
         etcd, data in ./klamm-data. Takes a Kafka broker's own file and keys.
+  klamm dev [--brokers 3] [--dir DIR] [-- COMMAND]
+        Run a whole cluster in one process, for development and CI.
   klamm topics --bootstrap-server host:port --list | --create | ...
         Manage topics, with the options of kafka-topics.sh; also under that
         name: klamm kafka-topics.sh, or a link kafka-topics.sh to klamm.

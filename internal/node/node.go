@@ -42,6 +42,8 @@ type Options struct {
 	Pprof   bool      // serve Go's profiles on the web address, which must be a loopback one then
 	// Coordination opens the coordination engine; nil for the one that Config names.
 	Coordination func(context.Context) (*Coordination, error)
+	// Together is how many brokers, this one included, must know of each other before this one is ready; 0 for any.
+	Together int
 	// Ready is called once the broker serves; nil for nobody.
 	Ready func(Endpoint)
 }

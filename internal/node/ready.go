@@ -20,7 +20,7 @@ const topicsPatience = 10 * time.Second
 // exist. Without the last, a client that comes first would hear that its topic is unknown.
 func (b *broker) awaitReady(ctx context.Context) error {
 	knowsItself := func(im *metadata.Image) bool {
-		return im.Controller() != cluster.NoBroker && im.HasBroker(b.cfg.ID)
+		return im.Controller() != cluster.NoBroker && im.HasBroker(b.cfg.ID) && len(im.Brokers()) >= b.opts.Together
 	}
 	for known := false; !known; {
 		var err error
