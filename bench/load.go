@@ -13,7 +13,7 @@ import (
 
 // client is an application's franz-go client.
 func client(srv *server, opts ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(srv.addr), kgo.MetadataMinAge(10 * time.Millisecond),
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(srv.addr), kgo.MetadataMinAge(10 * time.Millisecond), kgo.UnknownTopicRetries(-1),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond })}, opts...)...)
 }
 
