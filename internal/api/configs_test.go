@@ -269,8 +269,8 @@ func TestDescribeConfigsRefusals(t *testing.T) {
 			kind       kmsg.ConfigResourceType
 			name, want string
 		}{
-			{topicResource, "nosuch", "UNKNOWN_TOPIC_OR_PARTITION"},
-			{topicResource, "stuck", "UNKNOWN_TOPIC_OR_PARTITION"},
+			{topicResource, "nosuch", "UNKNOWN_TOPIC_OR_PARTITION "}, // an empty text, not null: clients print it
+			{topicResource, "stuck", "UNKNOWN_TOPIC_OR_PARTITION "},
 			{topicResource, "bad name", "INVALID_TOPIC_EXCEPTION Topic name is invalid: 'bad name' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"},
 			{brokerResource, "5", "INVALID_REQUEST Unexpected broker id, expected 0 or empty string, but received 5"},
 			{brokerResource, "x", "INVALID_REQUEST Broker id must be an integer, but it is: x"},

@@ -416,6 +416,20 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 	})
 }
 
+func TestDescribeProducers(t *testing.T) {
+	inBubble(t, nil, func(b *testBroker) {
+		b.lead("t", 1)
+		b.produce(9, "t", 1, batch(t, record.BuilderOptions{Idempotent: true, ProducerID: 7, ProducerEpoch: 2}, "a", "b"))
+		req := kmsg.NewPtrDescribeProducersRequest()
+		req.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: "t", Partitions: []int32{0, 4}}}
+		same(t, []kmsg.DescribeProducersResponseTopic{{Topic: "t", Partitions: []kmsg.DescribeProducersResponseTopicPartition{
+			{ActiveProducers: []kmsg.DescribeProducersResponseTopicPartitionActiveProducer{
+				{ProducerID: 7, ProducerEpoch: 2, LastSequence: 1, LastTimestamp: 1001, CoordinatorEpoch: -1, CurrentTxnStartOffset: -1}}},
+			{Partition: 4, ErrorCode: int16(cluster.UnknownTopicOrPartition)},
+		}}}, b.do(0, req).(*kmsg.DescribeProducersResponse).Topics)
+	})
+}
+
 func TestDeleteRecords(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
 		b.lead("t", 1)

@@ -46,7 +46,7 @@ func (h *Handlers) handleDescribeConfigs(ctx context.Context, r *wire.Request) {
 		default:
 			e = errorf(cluster.InvalidRequest, "Unsupported resource type: %s", resourceTypeName(res.ResourceType))
 		}
-		out.ErrorCode, out.ErrorMessage = int16(e.Code), e.message()
+		out.ErrorCode, out.ErrorMessage = int16(e.Code), &e.Message // Kafka: no text is empty here, not null
 		for _, entry := range entries {
 			out.Configs = append(out.Configs, describedConfig(req, &entry))
 		}

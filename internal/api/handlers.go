@@ -154,6 +154,7 @@ func (h *Handlers) apis() []servedAPI {
 		{kmsg.IncrementalAlterConfigs, 0, 1, wire.AllListeners, h.inOrder(h.handleIncrementalAlterConfigs)},
 		{kmsg.DescribeLogDirs, 0, 5, wire.AllListeners, h.inOrder(h.handleDescribeLogDirs)},
 		{kmsg.DescribeCluster, 0, 2, wire.AllListeners, h.handleDescribeCluster},
+		{kmsg.DescribeProducers, 0, 0, wire.AllListeners, h.handleDescribeProducers},
 		{kmsg.DescribeTopicPartitions, 0, 0, wire.AllListeners, h.handleDescribeTopicPartitions},
 
 		{kmsg.LeaderAndISR, 0, 7, wire.InterBrokerOnly, h.controlInOrder(h.handleLeaderAndISR)},
