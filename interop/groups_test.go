@@ -55,6 +55,21 @@ func TestConfluentKafkaGroups(t *testing.T) { runGroupScript(t, "groups_confluen
 
 func TestKafkaPythonGroups(t *testing.T) { runGroupScript(t, "groups_kafkapython.py") }
 
+func TestAiokafkaGroups(t *testing.T) { runGroupScript(t, "groups_aiokafka.py") }
+
+func TestKafkaJS(t *testing.T) { runNodeScript(t, "kafkajs.mjs") }
+
+func TestPlatformaticKafka(t *testing.T) { runNodeScript(t, "platformatic.mjs") }
+
+func runNodeScript(t *testing.T, script string) {
+	t.Helper()
+	b := startGroupBroker(t)
+	r := command(t, "node", filepath.Join("testdata", script), env(t, "INTEROP_NODE_MODULES"), b.addr)
+	if out := r.ok(t); !strings.HasSuffix(out, "all equal\n") {
+		t.Errorf("stdout: %s\nstderr: %s", out, r.stderr)
+	}
+}
+
 func runGroupScript(t *testing.T, script string) {
 	t.Helper()
 	b := startGroupBroker(t)

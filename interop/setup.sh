@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the interop tests use, through the ordinary package clients, into a cache that later runs find again:
-# kcat (Debian), a Python environment with confluent-kafka and kafka-python, Kafka's jars (Maven).
-# Prints the environment the tests read. Needs root for apt-get when kcat is missing.
+# kcat (Debian), a Python environment with confluent-kafka, kafka-python and aiokafka, Node modules with kafkajs and
+# @platformatic/kafka (which wants Node.js 20.19 or later), Kafka's jars (Maven).
+# Prints the environment the tests read. Needs root for apt-get when kcat or Node.js is missing.
 set -euo pipefail
 cd "$(dirname "$0")"
 cache=${KLAMM_CACHE:-$HOME/.cache/klamm}
@@ -13,10 +14,23 @@ if ! command -v kcat >/dev/null; then
 fi
 
 venv=$cache/interop-venv
-if [ ! -f "$venv/ok-3" ]; then
+if [ ! -f "$venv/ok-4" ]; then
   python3 -m venv "$venv" >&2
-  "$venv/bin/pip" install -q --disable-pip-version-check confluent-kafka==2.16.1 kafka-python==3.0.0 lz4 python-snappy zstandard >&2
-  touch "$venv/ok-3"
+  "$venv/bin/pip" install -q --disable-pip-version-check confluent-kafka==2.16.1 kafka-python==3.0.0 aiokafka==0.14.0 cramjam==2.14.0 lz4 python-snappy zstandard >&2
+  touch "$venv/ok-4"
+fi
+
+if ! command -v npm >/dev/null; then
+  apt-get update -qq >&2
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq nodejs npm >&2
+fi
+
+npm=$cache/interop-npm
+if [ ! -f "$npm/ok-1" ]; then
+  mkdir -p "$npm"
+  echo '{"name":"interop","version":"1.0.0","private":true}' >"$npm/package.json"
+  (cd "$npm" && npm install --silent --no-audit --no-fund --save-exact kafkajs@2.2.4 @platformatic/kafka@1.35.0) >&2
+  touch "$npm/ok-1"
 fi
 
 dep() { echo "<dependency><groupId>$1</groupId><artifactId>$2</artifactId><version>$3</version></dependency>"; }
@@ -56,6 +70,7 @@ clients11=$(clients 1.1.1)
 clients24=$(clients 2.4.1)
 cat <<ENV
 export INTEROP_PYTHON=$venv/bin/python
+export INTEROP_NODE_MODULES=$npm
 export KAFKA_JARS_3_9_1=$jars39
 export KAFKA_JARS_4_1_0=$jars41
 export KAFKA_JARS_4_4_0=$jars44
