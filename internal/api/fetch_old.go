@@ -55,7 +55,7 @@ func (f *fetchAnswer) convertDown(resp *wire.FetchResponse) {
 			if out.Records == nil {
 				continue
 			}
-			if err := convertPartition(out, magic, from); err != nil {
+			if err := f.convertPartition(out, magic, from); err != nil {
 				code := record.Code(err)
 				if code != cluster.UnsupportedCompressionType {
 					f.h.d.Log.Error("fetch failed", "topic", t.Topic, "partition", out.Partition, "offset", from, "err", err)
@@ -66,7 +66,7 @@ func (f *fetchAnswer) convertDown(resp *wire.FetchResponse) {
 	}
 }
 
-func convertPartition(out *wire.FetchPartition, magic int8, fromOffset int64) error {
+func (f *fetchAnswer) convertPartition(out *wire.FetchPartition, magic int8, fromOffset int64) error {
 	src := out.Records
 	out.Records = nil
 	defer src.Release()
@@ -75,10 +75,11 @@ func convertPartition(out *wire.FetchPartition, magic int8, fromOffset int64) er
 	if err != nil {
 		return err
 	}
-	set, err := record.ToMessageSet(batches[:n], magic, fromOffset)
+	set, messages, err := record.ToMessageSet(batches[:n], magic, fromOffset)
 	if err != nil {
 		return err
 	}
+	f.h.convertedDown.Add(int64(messages))
 	out.Records = wire.BytesSource(set)
 	return nil
 }

@@ -30,6 +30,9 @@ func TestFetchByOldConsumersGivesMessageSets(t *testing.T) { // R17
 			same(t, want, got)
 			same(t, want.RecordBatches[len(want.RecordBatches)/2:], b.fetch(version, "t", 0, 1).RecordBatches)
 		}
+		if up, down := b.h.Conversions(); up != 0 || down != 4*3 {
+			t.Errorf("%d and %d messages converted", up, down)
+		}
 	})
 }
 

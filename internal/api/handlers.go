@@ -22,6 +22,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -94,6 +95,13 @@ type Handlers struct {
 	producerIDs *producerIDManager
 	sessions    *replica.FetchSessionCache
 	allTopics   allTopicsCache
+
+	convertedUp, convertedDown atomic.Int64 // messages
+}
+
+// Conversions counts the messages that were converted from the formats of old producers and to those of old consumers.
+func (h *Handlers) Conversions() (produced, fetched int64) {
+	return h.convertedUp.Load(), h.convertedDown.Load()
 }
 
 // New builds the handlers and enters the served versions in d.Table. It starts nothing.

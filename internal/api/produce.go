@@ -61,7 +61,7 @@ func (h *Handlers) handleProduce(_ context.Context, r *wire.Request) {
 			code := cluster.UnknownTopicID
 			records := p.Records
 			if known {
-				records, code = checkProduced(im, tp, records, req.Version)
+				records, code = h.checkProduced(im, tp, records, req.Version)
 			}
 			if code != cluster.None {
 				setProduceError(&out.Partitions[pi], code)
@@ -90,12 +90,13 @@ type produceSlot struct{ topic, partition int }
 
 // checkProduced holds what Kafka checks before the log sees the records, and gives those to append (Kafka:
 // handleProduceRequest, ProduceRequest.validateRecords).
-func checkProduced(im *metadata.Image, tp cluster.TopicPartition, records []byte, version int16) ([]byte, cluster.ErrorCode) {
+func (h *Handlers) checkProduced(im *metadata.Image, tp cluster.TopicPartition, records []byte, version int16) ([]byte, cluster.ErrorCode) {
 	if _, ok := im.Partition(tp); !ok {
 		return nil, cluster.UnknownTopicOrPartition
 	}
 	if version < 3 {
-		b, err := record.FromMessageSet(records)
+		b, n, err := record.FromMessageSet(records)
+		h.convertedUp.Add(int64(n))
 		return b, record.Code(err)
 	}
 	return records, checkBatch(records, version)

@@ -35,6 +35,7 @@ func (k kafkaCollector) Collect(ch chan<- prometheus.Metric) {
 	e.replicas(k.b.replicas.Metrics())
 	e.topics(k.b.replicas.TopicMetrics(topicsInMetrics))
 	e.groups(k.b.groups)
+	e.conversions(k.b.handlers.Conversions())
 	e.network(k.b)
 	pending, failing := 0, 0
 	for _, p := range k.b.logs.PendingDeletes() {
@@ -150,6 +151,12 @@ func (e emitter) topics(ts []replica.TopicMetrics) {
 		e.counter(p+"failedproducerequests_total", "", float64(t.FailedProduce), "topic", t.Topic)
 		e.counter(p+"failedfetchrequests_total", "", float64(t.FailedFetch), "topic", t.Topic)
 	}
+}
+
+func (e emitter) conversions(produced, fetched int64) {
+	const p = "kafka_server_brokertopicmetrics_"
+	e.counter(p+"producemessageconversions_total", "records converted from the format of an old producer", float64(produced))
+	e.counter(p+"fetchmessageconversions_total", "records converted to the format of an old consumer", float64(fetched))
 }
 
 func (e emitter) network(b *broker) {

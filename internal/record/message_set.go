@@ -26,20 +26,20 @@ const (
 )
 
 // FromMessageSet turns a message set into a batch of magic 2 with the set's codec, as Kafka's LogValidator does when it
-// converts up. Offsets are not kept: the log gives its own. On error it returns a *BatchError.
-func FromMessageSet(set []byte) ([]byte, error) {
+// converts up. Offsets are not kept: the log gives its own. It also returns the number of messages. An error is a
+// *BatchError.
+func FromMessageSet(set []byte) (batch []byte, messages int, err error) {
 	c := messageSetReader{left: DefaultMaxDecompressed}
 	if err := c.read(set, 0); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if c.builder == nil {
-		return nil, invalid("Message set is empty")
+		return nil, 0, invalid("Message set is empty")
 	}
-	batch, err := c.builder.Build()
-	if err != nil {
-		return nil, corrupt("%v", err)
+	if batch, err = c.builder.Build(); err != nil {
+		return nil, 0, corrupt("%v", err)
 	}
-	return batch, nil
+	return batch, c.builder.Len(), nil
 }
 
 type messageSetReader struct {
@@ -141,7 +141,7 @@ func nullableField(b []byte) (field, rest []byte, ok bool) {
 }
 
 // ToMessageSet turns batches, of which the last may be cut off, into a message set of magic 0 or 1 for a reader at
-// fromOffset (Kafka: RecordsUtil.downConvert).
+// fromOffset (Kafka: RecordsUtil.downConvert), and returns the number of messages too.
 //
 // Codecs are kept. Headers, and timestamps with magic 0, have no place and are lost; transaction markers are left out.
 // Records below fromOffset are left out unless they are compressed with others. A reader has said how many bytes it
@@ -150,7 +150,7 @@ func nullableField(b []byte) (field, rest []byte, ok bool) {
 // Batches of zstd have no older form (KIP-110): the set ends before one, and when it is the first the error is a
 // *BatchError with UNSUPPORTED_COMPRESSION_TYPE. Where b holds no whole batch the set is TruncatedMessage, which tells
 // the reader that it asked for too few bytes; where it holds markers only the set is empty.
-func ToMessageSet(b []byte, magic int8, fromOffset int64) ([]byte, error) {
+func ToMessageSet(b []byte, magic int8, fromOffset int64) (set []byte, messages int, err error) {
 	w := messageSetWriter{magic: magic, from: fromOffset, limit: len(b)}
 	whole := false
 	for rest := b; len(rest) > 0; {
@@ -159,7 +159,7 @@ func ToMessageSet(b []byte, magic int8, fromOffset int64) ([]byte, error) {
 			break
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		whole, rest = true, next
 		if batch.IsControl() {
@@ -169,16 +169,16 @@ func ToMessageSet(b []byte, magic int8, fromOffset int64) ([]byte, error) {
 			if len(w.out) > 0 {
 				break
 			}
-			return nil, errZstdDown
+			return nil, 0, errZstdDown
 		}
 		if full, err := w.add(batch); err != nil || full {
-			return w.out, err
+			return w.out, w.messages, err
 		}
 	}
 	if !whole && len(b) > 0 {
-		return append([]byte(nil), TruncatedMessage...), nil
+		return append([]byte(nil), TruncatedMessage...), 0, nil
 	}
-	return w.out, nil
+	return w.out, w.messages, nil
 }
 
 var errZstdDown = &BatchError{cluster.UnsupportedCompressionType, "Down-conversion of zstandard-compressed batches is not supported"}
@@ -188,11 +188,12 @@ var errZstdDown = &BatchError{cluster.UnsupportedCompressionType, "Down-conversi
 const TruncatedMessage = "\xff\xff\xff\xff\xff\xff\xff\xff\x7f\xff\xff\xff"
 
 type messageSetWriter struct {
-	magic int8
-	from  int64
-	limit int
-	out   []byte
-	inner []byte
+	magic    int8
+	from     int64
+	limit    int
+	out      []byte
+	inner    []byte
+	messages int
 }
 
 // add converts one batch. full tells that the limit was reached; the first message is taken whatever its size.
@@ -201,13 +202,14 @@ func (w *messageSetWriter) add(b Batch) (full bool, err error) {
 		return w.addPlain(b)
 	}
 	attributes := byte(b.TimestampType()) << 3
-	first, last, maxTimestamp := int64(-1), int64(-1), NoTimestamp
+	first, last, maxTimestamp, messages := int64(-1), int64(-1), NoTimestamp, 0
 	w.inner = w.inner[:0]
 	err = b.ForEach(0, func(r *Record) error {
 		if first < 0 {
 			first = r.Offset
 		}
 		last, maxTimestamp = r.Offset, max(maxTimestamp, r.Timestamp)
+		messages++
 		offset := r.Offset
 		if w.magic > 0 {
 			offset -= first
@@ -230,6 +232,7 @@ func (w *messageSetWriter) add(b Batch) (full bool, err error) {
 		return true, nil
 	}
 	w.out = appendMessage(w.out, wrapper)
+	w.messages += messages
 	return len(w.out) >= w.limit, nil
 }
 
@@ -247,6 +250,7 @@ func (w *messageSetWriter) addPlain(b Batch) (full bool, err error) {
 			return errSetFull
 		}
 		w.out = appendMessage(w.out, m)
+		w.messages++
 		return nil
 	})
 	if err == errSetFull {

@@ -91,7 +91,7 @@ func TestMessageSetsBecomeBatches(t *testing.T) {
 
 func mustConvert(t *testing.T, set []byte) []string {
 	t.Helper()
-	batch, err := FromMessageSet(set)
+	batch, _, err := FromMessageSet(set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestMessageSetsThatAreRefused(t *testing.T) {
 		"garbage as gzip":                 {oldMessage(1, Gzip, 5, nil, []byte("x")), cluster.CorruptMessage},
 		"a set within a set within a set": {packed(t, 1, Gzip, packed(t, 1, Gzip, good)), cluster.CorruptMessage},
 	} {
-		if _, err := FromMessageSet(c.set); Code(err) != c.want {
+		if _, _, err := FromMessageSet(c.set); Code(err) != c.want {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
@@ -210,9 +210,12 @@ func walkSet(t *testing.T, set []byte, fn func(oldRecord)) {
 
 func mustSet(t *testing.T, batches []byte, magic int8, from int64) []byte {
 	t.Helper()
-	set, err := ToMessageSet(batches, magic, from)
+	set, n, err := ToMessageSet(batches, magic, from)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if string(set) != TruncatedMessage && n != len(messages(t, set)) {
+		t.Errorf("%d messages, it says, of %d", n, len(messages(t, set)))
 	}
 	return set
 }
@@ -248,7 +251,7 @@ func TestSetsAreThoseOfKafkasOwnClasses(t *testing.T) {
 				t.Errorf("magic %d: %x\nKafka's %x", magic, ours, theirs)
 			}
 			sameLines(t, messages(t, theirs), messages(t, ours))
-			if _, err := FromMessageSet(theirs); err != nil {
+			if _, n, err := FromMessageSet(theirs); err != nil || n != len(messages(t, theirs)) {
 				t.Errorf("%s, magic %d: %v", codec, magic, err)
 			}
 		}
@@ -305,7 +308,7 @@ func TestBatchesBecomeMessageSets(t *testing.T) {
 	sameLines(t, nil, set(1, 0, marker))
 	sameLines(t, nil, set(1, 11, build(None, 7)))
 	sameLines(t, []string{"7@50 k=v", "10@40 null="}, set(1, 0, build(None, 7), build(Zstd, 11)))
-	if _, err := ToMessageSet(append(build(Zstd, 7), build(None, 11)...), 1, 7); Code(err) != cluster.UnsupportedCompressionType {
+	if _, _, err := ToMessageSet(append(build(Zstd, 7), build(None, 11)...), 1, 7); Code(err) != cluster.UnsupportedCompressionType {
 		t.Errorf("zstd first: %v", err)
 	}
 }
@@ -363,7 +366,7 @@ func FuzzToMessageSet(f *testing.F) {
 		f.Add(sample(f, c, 2), int8(1))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, magic int8) {
-		set, err := ToMessageSet(b, magic&1, 1)
+		set, _, err := ToMessageSet(b, magic&1, 1)
 		if err != nil || string(set) == TruncatedMessage {
 			return
 		}
@@ -375,7 +378,7 @@ func FuzzMessageSets(f *testing.F) {
 	f.Add(oldMessage(0, None, 0, []byte("k"), []byte("v")))
 	f.Add(oldMessage(1, None, 5, nil, []byte("v")))
 	f.Fuzz(func(t *testing.T, set []byte) {
-		if batch, err := FromMessageSet(set); err == nil {
+		if batch, _, err := FromMessageSet(set); err == nil {
 			printed(t, batch)
 		}
 	})
