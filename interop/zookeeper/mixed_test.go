@@ -6,14 +6,17 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	core "klamm/internal/cluster"
+	"klamm/internal/coord"
 )
 
 func clusterID(id int32) core.BrokerID { return core.BrokerID(id) }
@@ -141,6 +144,9 @@ func TestMixedCluster(t *testing.T) {
 	c.awaitGone("first")
 	step("topic deleted by Kafka's controller")
 
+	c.moveReplicas(l)
+	step("replicas moved from Kafka to klamm and back by Kafka's controller")
+
 	c.moveController(2)
 	c.createTopic("second", 6, nil)
 	c.awaitISR("second")
@@ -148,6 +154,14 @@ func TestMixedCluster(t *testing.T) {
 	c.awaitGone("second")
 	c.progress(l)
 	step("topic created and deleted by klamm's controller")
+
+	for range 5 {
+		c.moveController(0, 1)
+		c.progress(l)
+		c.moveController(2)
+		c.progress(l)
+	}
+	step("office handed over ten times")
 
 	c.createTopic("third", 6, nil)
 	c.awaitISR("third")
@@ -198,4 +212,42 @@ func TestMixedCluster(t *testing.T) {
 	c.finish(l)
 	step("all records read")
 	c.sameReplicas("load")
+}
+
+// moveReplicas takes a partition with data from a Kafka broker to klamm's and back, under Kafka's controller.
+func (c *cluster) moveReplicas(l *load) {
+	c.Helper()
+	for _, target := range [][]int32{{2, 1}, {0, 1}, {1, 2, 0}} {
+		var req kadm.AlterPartitionAssignmentsReq
+		req.Assign("load", 0, target)
+		ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
+		r, err := c.admin.AlterPartitionAssignments(ctx, req)
+		cancel()
+		if err != nil || r.Error() != nil {
+			c.Fatalf("reassign to %v: %v, %v", target, err, r.Error())
+		}
+		path := coord.PartitionStatePath(core.TopicPartition{Topic: "load", Partition: 0})
+		c.eventually(60*time.Second, fmt.Sprintf("partition 0 is on %v", target), func() (bool, string) {
+			n, err := c.store.Get(c.Context(), path)
+			if err != nil {
+				return false, err.Error()
+			}
+			state, err := coord.DecodePartitionState(n.Data, n.Stat.Version)
+			if err != nil {
+				c.Fatal(err)
+			}
+			topic, err := c.store.Get(c.Context(), coord.TopicPath("load"))
+			if err != nil {
+				return false, err.Error()
+			}
+			a, err := coord.DecodeTopic(topic.Data)
+			if err != nil {
+				c.Fatal(err)
+			}
+			p := a.Partitions[0]
+			done := len(p.Adding)+len(p.Removing) == 0 && len(p.Replicas) == len(target) && len(state.ISR) == len(target)
+			return done && slices.Contains(target, int32(state.Leader)), string(n.Data) + string(topic.Data)
+		})
+		c.progress(l)
+	}
 }

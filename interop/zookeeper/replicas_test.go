@@ -19,7 +19,7 @@ func (c *cluster) sameReplicas(topic string) {
 	for _, b := range c.brokers {
 		c.stop(b.id)
 	}
-	partitions, err := filepath.Glob(filepath.Join(c.brokers[0].dir, "data", topic+"-*"))
+	partitions, err := filepath.Glob(filepath.Join(c.brokers[0].dir, "data", topic+"-[0-9]"))
 	if err != nil || len(partitions) == 0 {
 		c.Fatalf("no partitions of %s: %v", topic, err)
 	}
