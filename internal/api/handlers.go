@@ -14,7 +14,7 @@
 //
 // Every request is answered exactly once, also while the broker stops.
 //
-// Not served yet, and therefore not advertised: transactions, reassignments, quotas, ACLs. A
+// Not served yet, and therefore not advertised: transactions, quotas, ACLs. A
 // transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
 package api
 
@@ -173,6 +173,10 @@ func (h *Handlers) apis() []servedAPI {
 	}
 	if _, ok := h.d.Controller.(LeaderElector); ok {
 		out = append(out, servedAPI{kmsg.ElectLeaders, 0, 2, wire.AllListeners, h.handleElectLeaders})
+	}
+	if _, ok := h.d.Controller.(Reassigner); ok {
+		out = append(out, servedAPI{kmsg.AlterPartitionAssignments, 0, 0, wire.AllListeners, h.handleAlterPartitionReassignments},
+			servedAPI{kmsg.ListPartitionReassignments, 0, 0, wire.AllListeners, h.handleListPartitionReassignments})
 	}
 	if _, ok := h.d.Controller.(ControlledShutdowner); ok {
 		out = append(out, servedAPI{kmsg.ControlledShutdown, 0, 3, wire.InterBrokerOnly, h.handleControlledShutdown})

@@ -106,6 +106,9 @@ func (c *Core) brokersStarted(ids []cluster.BrokerID, current map[cluster.Broker
 	if _, err := c.electOfflineAndNew(x.sorted()); err != nil {
 		return err
 	}
+	if err := c.completeOn(ids); err != nil {
+		return err
+	}
 	for _, id := range ids {
 		c.emit(Watch{Watched{Kind: WatchBroker, Broker: id}})
 	}

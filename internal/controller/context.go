@@ -29,6 +29,8 @@ type controllerContext struct {
 	// deletions are the topics queued for deletion, also markers without a topic.
 	deletions map[string]*topicDeletion
 
+	// reassignNode: /admin/reassign_partitions exists, as last read.
+	reassignNode bool
 	// takingOffice is set until the failover has read everything; no broker has been told anything yet.
 	takingOffice bool
 

@@ -10,6 +10,7 @@ const (
 	StateBrokerChange                     ControllerState = 2
 	StateTopicChange                      ControllerState = 3
 	StateTopicDeletion                    ControllerState = 4
+	StateAlterPartitionReassignment       ControllerState = 5
 	StateAutoLeaderBalance                ControllerState = 6
 	StateManualLeaderBalance              ControllerState = 7
 	StateControlledShutdown               ControllerState = 8
@@ -20,12 +21,14 @@ const (
 	StateUncleanLeaderElectionEnable      ControllerState = 13
 	StateTopicUncleanLeaderElectionEnable ControllerState = 14
 	StateUpdateMetadataResponseReceived   ControllerState = 16
+	StateListPartitionReassignment        ControllerState = 15
 	stateNamesEnd                                         = 17
 )
 
 var stateNames = [stateNamesEnd]string{
 	StateIdle: "Idle", StateControllerChange: "ControllerChange", StateBrokerChange: "BrokerChange", StateTopicChange: "TopicChange",
 	StateISRChange: "IsrChange", StateLeaderAndISRResponseReceived: "LeaderAndIsrResponseReceived", StateLogDirChange: "LogDirChange",
+	StateAlterPartitionReassignment: "AlterPartitionReassignment", StateListPartitionReassignment: "ListPartitionReassignment",
 	StateAutoLeaderBalance: "AutoLeaderBalance", StateManualLeaderBalance: "ManualLeaderBalance",
 	StateControllerShutdown: "ControllerShutdown", StateUncleanLeaderElectionEnable: "UncleanLeaderElectionEnable",
 	StateTopicUncleanLeaderElectionEnable: "TopicUncleanLeaderElectionEnable", StateUpdateMetadataResponseReceived: "UpdateMetadataResponseReceived",
@@ -41,6 +44,8 @@ func (s ControllerState) RateAndTimeMetric() string {
 		return ""
 	case StateBrokerChange:
 		return "LeaderElectionRateAndTimeMs"
+	case StateAlterPartitionReassignment:
+		return "PartitionReassignmentRateAndTimeMs"
 	}
 	return s.String() + "RateAndTimeMs"
 }
@@ -58,6 +63,10 @@ func StateOf(ev Event) ControllerState {
 		return StateTopicChange
 	case TopicDeletion, StopReplicaReply:
 		return StateTopicDeletion
+	case AlterPartitionReassignments, PartitionReassignmentChange:
+		return StateAlterPartitionReassignment
+	case ListPartitionReassignments:
+		return StateListPartitionReassignment
 	case ElectLeaders, PreferredReplicaElection:
 		return StateManualLeaderBalance
 	case ControlledShutdown:

@@ -12,7 +12,7 @@
 // Orientation, Kafka's names to files: KafkaController event loop core.go, event.go, effect.go; election and failover
 // failover.go; ControllerContext context.go; PartitionStateMachine partition_state_machine.go; ReplicaStateMachine
 // replica_state_machine.go; PartitionLeaderElectionAlgorithms election.go; elections by request and leader balancing
-// leader_election.go; ControllerBrokerRequestBatch request_batch.go; TopicDeletionManager topic_deletion_manager.go; DeletionClient deletion_client.go.
+// leader_election.go; reassignments reassignment.go; ControllerBrokerRequestBatch request_batch.go; TopicDeletionManager topic_deletion_manager.go; DeletionClient deletion_client.go.
 package controller
 
 import (
@@ -229,6 +229,12 @@ func (c *Core) handle(ev Event) error {
 		return c.handleAllocateProducerIDs(ev)
 	case ControlledShutdown:
 		return c.handleControlledShutdown(ev)
+	case AlterPartitionReassignments:
+		return c.handleAlterPartitionReassignments(ev)
+	case ListPartitionReassignments:
+		return c.handleListPartitionReassignments(ev)
+	case PartitionReassignmentChange:
+		return c.handlePartitionReassignment()
 	case ElectLeaders:
 		return c.handleElectLeaders(ev)
 	case PreferredReplicaElection:

@@ -123,6 +123,7 @@ const (
 	WatchLogDirEvents                           // children of /log_dir_event_notification -> LogDirEventNotification
 	WatchISRChanges                             // children of /isr_change_notification -> ISRChangeNotification
 	WatchPreferredElection                      // node /admin/preferred_replica_election -> PreferredReplicaElection
+	WatchReassignments                          // node /admin/reassign_partitions -> PartitionReassignmentChange
 )
 
 // Effects on brokers. A sender delivers in order, one request at a time, and repeats a request until it is answered or
@@ -271,6 +272,8 @@ type (
 	ReadISRChanges struct{}
 	// ReadProducerIDBlock reads /latest_producer_id_block. Result: ProducerIDBlockRead.
 	ReadProducerIDBlock struct{}
+	// ReadReassignments reads /admin/reassign_partitions. Result: ReassignmentsRead.
+	ReadReassignments struct{}
 	// ReadPreferredElection reads /admin/preferred_replica_election. Result: PreferredElectionRead.
 	ReadPreferredElection struct{}
 )
@@ -288,7 +291,8 @@ type (
 	// SetPartitionStates sets state nodes, each expected at the version State.PartitionEpoch. Result: Written.
 	SetPartitionStates struct{ States []PartitionStateWrite }
 
-	// SetTopics rewrites topic nodes at the expected data version. Result: Written.
+	// SetTopics rewrites topic nodes at the expected data version, if they have the creation id: a topic that was deleted and
+	// created again by hand can be at the same version. Result: Written.
 	SetTopics struct{ Topics []TopicWrite }
 
 	// DeleteTopicTrees removes /brokers/topics/T with everything below, if the topic node has the creation id (an absent
@@ -302,8 +306,8 @@ type (
 	// DeleteMarkers removes /admin/delete_topics/T if it has the creation id (absent is ItemOK). Result: Written.
 	DeleteMarkers struct{ Markers []NodeRef }
 
-	// RecordLeftovers writes down what absent brokers still have to remove; one that is there already is replaced.
-	// Result: Written.
+	// RecordLeftovers writes down what absent brokers still have to remove, on top of what is written already. Result:
+	// Written.
 	RecordLeftovers struct{ Leftovers []Leftover }
 
 	// ForgetKlammBrokers removes brokers from those known to run klamm; an absent one is ItemOK. Result: Written.
@@ -314,6 +318,13 @@ type (
 
 	// DeleteISRChanges removes notifications by name; nil removes all. Result: Written with one item.
 	DeleteISRChanges struct{ Names []string }
+
+	// SetReassignments rewrites /admin/reassign_partitions at the version; without targets it removes the node. Result: Written
+	// with one item.
+	SetReassignments struct {
+		Targets []ReassignmentTarget
+		Version int32
+	}
 
 	// DeletePreferredElection removes /admin/preferred_replica_election at the version; absent is ItemOK. Result: Written
 	// with one item.
@@ -335,6 +346,7 @@ type PartitionStateWrite struct {
 // TopicWrite is a topic node to write: the whole assignment, with both maps of a reassignment, and the id.
 type TopicWrite struct {
 	TopicRef
+	Czxid      int64 // expected creation id
 	Version    int32 // expected data version
 	Partitions []PartitionAssignment
 }
@@ -345,8 +357,8 @@ type NodeRef struct {
 	Czxid int64
 }
 
-// Leftover is what a broker that was absent at the end of a topic's deletion still has to remove: replicas of one topic,
-// known by its id.
+// Leftover is what a broker still has to remove that was absent when a topic's deletion ended, or when a reassignment moved
+// partitions away: replicas of one topic, known by its id.
 type Leftover struct {
 	Broker cluster.BrokerID
 	TopicRef
@@ -375,6 +387,19 @@ type (
 		Len   int32
 	}
 
+	// AlterPartitionReassignmentsResult answers AlterPartitionReassignments: one entry per partition asked for, in order of
+	// topic and partition; none when Err is set.
+	AlterPartitionReassignmentsResult struct {
+		Err        cluster.ErrorCode
+		Partitions []ReassignmentOutcome
+	}
+
+	// ListPartitionReassignmentsResult answers ListPartitionReassignments, in order of topic and partition.
+	ListPartitionReassignmentsResult struct {
+		Err        cluster.ErrorCode
+		Partitions []OngoingReassignment
+	}
+
 	// ElectLeadersResult answers ElectLeaders: one entry per partition asked for, in order of topic and partition; none when
 	// Err is set.
 	ElectLeadersResult struct {
@@ -388,6 +413,19 @@ type (
 		Remaining []cluster.TopicPartition
 	}
 )
+
+// ReassignmentOutcome is what became of the wish for one partition.
+type ReassignmentOutcome struct {
+	cluster.TopicPartition
+	Err     cluster.ErrorCode
+	Message string
+}
+
+// OngoingReassignment is a reassignment in progress.
+type OngoingReassignment struct {
+	cluster.TopicPartition
+	Assignment cluster.ReplicaAssignment
+}
 
 // PartitionElection is what became of the election of one partition. Leader is the leader afterwards, NoBroker when there is none.
 type PartitionElection struct {
@@ -431,6 +469,10 @@ func Preempted(ev Event) (Reply, bool) {
 		return Reply{ev.Reply, AlterPartitionResult{Err: cluster.NotController}}, true
 	case AllocateProducerIDs:
 		return Reply{ev.Reply, AllocateProducerIDsResult{Err: cluster.NotController}}, true
+	case AlterPartitionReassignments:
+		return Reply{ev.Reply, AlterPartitionReassignmentsResult{Err: cluster.NotController}}, true
+	case ListPartitionReassignments:
+		return Reply{ev.Reply, ListPartitionReassignmentsResult{Err: cluster.NotController}}, true
 	case ElectLeaders:
 		return Reply{ev.Reply, ElectLeadersResult{Err: cluster.NotController}}, true
 	case ControlledShutdown:
@@ -474,6 +516,8 @@ func (ReadTopicConfigs) storeOp()        {}
 func (ReadLogDirEvents) storeOp()        {}
 func (ReadISRChanges) storeOp()          {}
 func (ReadProducerIDBlock) storeOp()     {}
+func (ReadReassignments) storeOp()       {}
+func (SetReassignments) storeOp()        {}
 func (EnsureFeatures) storeOp()          {}
 func (CreatePartitionStates) storeOp()   {}
 func (SetPartitionStates) storeOp()      {}
@@ -489,7 +533,9 @@ func (SetProducerIDBlock) storeOp()      {}
 func (ReadPreferredElection) storeOp()   {}
 func (DeletePreferredElection) storeOp() {}
 
-func (AlterPartitionResult) replyValue()      {}
-func (AllocateProducerIDsResult) replyValue() {}
-func (ControlledShutdownResult) replyValue()  {}
-func (ElectLeadersResult) replyValue()        {}
+func (AlterPartitionResult) replyValue()              {}
+func (AlterPartitionReassignmentsResult) replyValue() {}
+func (ListPartitionReassignmentsResult) replyValue()  {}
+func (AllocateProducerIDsResult) replyValue()         {}
+func (ControlledShutdownResult) replyValue()          {}
+func (ElectLeadersResult) replyValue()                {}

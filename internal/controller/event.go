@@ -68,6 +68,9 @@ type (
 	// inter.broker.protocol.version below 2.7-IV2).
 	ISRChangeNotification struct{}
 
+	// PartitionReassignmentChange says that /admin/reassign_partitions may have been written.
+	PartitionReassignmentChange struct{}
+
 	// PreferredReplicaElection says that /admin/preferred_replica_election may have been written.
 	PreferredReplicaElection struct{}
 )
@@ -130,6 +133,21 @@ type (
 		BrokerEpoch cluster.BrokerEpoch // NoBrokerEpoch: not checked
 	}
 
+	// AlterPartitionReassignments starts, replaces or cancels reassignments (KIP-455). Answer:
+	// AlterPartitionReassignmentsResult.
+	AlterPartitionReassignments struct {
+		Reply      ReplyToken
+		Partitions []PartitionReassignment
+	}
+
+	// ListPartitionReassignments asks for the reassignments in progress: all, or those of the partitions. Answer:
+	// ListPartitionReassignmentsResult.
+	ListPartitionReassignments struct {
+		Reply      ReplyToken
+		All        bool
+		Partitions []cluster.TopicPartition
+	}
+
 	// ElectLeaders asks for elections (KIP-460). Answer: ElectLeadersResult.
 	ElectLeaders struct {
 		Reply      ReplyToken
@@ -143,6 +161,18 @@ type (
 	// TopicUncleanLeaderElectionEnable says that a topic's own unclean.leader.election.enable was set to true.
 	TopicUncleanLeaderElectionEnable struct{ Topic string }
 )
+
+// PartitionReassignment is the wish for one partition; a nil target cancels what is in progress.
+type PartitionReassignment struct {
+	cluster.TopicPartition
+	Target []cluster.BrokerID
+}
+
+// ReassignmentTarget is one entry of /admin/reassign_partitions.
+type ReassignmentTarget struct {
+	cluster.TopicPartition
+	Replicas []cluster.BrokerID
+}
 
 // AlterPartitionTopic is one topic of an AlterPartition request; Name is used below version 2, ID from 2 on.
 type AlterPartitionTopic struct {
@@ -234,6 +264,14 @@ type (
 
 	// ISRChangesRead is the result of ReadISRChanges.
 	ISRChangesRead struct{ Changes []ISRChange }
+
+	// ReassignmentsRead is the result of ReadReassignments.
+	ReassignmentsRead struct {
+		Exists  bool
+		Err     string // set when the node cannot be decoded
+		Version int32
+		Targets []ReassignmentTarget // by topic and partition
+	}
 
 	// PreferredElectionRead is the result of ReadPreferredElection.
 	PreferredElectionRead struct {
@@ -356,6 +394,9 @@ func (AllocateProducerIDs) event()              {}
 func (ControlledShutdown) event()               {}
 func (ElectLeaders) event()                     {}
 func (PreferredReplicaElection) event()         {}
+func (PartitionReassignmentChange) event()      {}
+func (AlterPartitionReassignments) event()      {}
+func (ListPartitionReassignments) event()       {}
 func (UncleanLeaderElectionEnable) event()      {}
 func (TopicUncleanLeaderElectionEnable) event() {}
 
@@ -372,4 +413,5 @@ func (LogDirEventsRead) storeValue()      {}
 func (ISRChangesRead) storeValue()        {}
 func (ProducerIDBlockRead) storeValue()   {}
 func (PreferredElectionRead) storeValue() {}
+func (ReassignmentsRead) storeValue()     {}
 func (Written) storeValue()               {}

@@ -211,6 +211,7 @@ func (c *Core) failover() error {
 		c.tellLiveBrokers,                // 8: a broker follows only leaders that it knows to be alive
 		c.startReplicas,                  // 9: ISRs shrink before elections
 		c.startPartitions,                // 10
+		c.takeUpReassignments,            // 11
 		c.tdm().resume,                   // 12
 		c.handlePreferredReplicaElection, // 13
 	}
@@ -234,7 +235,7 @@ func (c *Core) setUpFeatures() error {
 }
 
 func (c *Core) watchAndClearEvents() error {
-	for _, k := range []WatchKind{WatchBrokers, WatchTopics, WatchMarkers, WatchLogDirEvents, WatchISRChanges, WatchPreferredElection} {
+	for _, k := range []WatchKind{WatchBrokers, WatchTopics, WatchMarkers, WatchLogDirEvents, WatchISRChanges, WatchReassignments, WatchPreferredElection} {
 		c.emit(Watch{Watched{Kind: k}})
 	}
 	if _, err := c.remove(DeleteLogDirEvents{}, 1); err != nil {

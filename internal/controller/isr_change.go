@@ -78,7 +78,7 @@ func (c *Core) handleAlterPartition(ev AlterPartition) error {
 		c.sendUpdateMetadata(c.ctx.brokerIDs(), asked...)
 	}
 	c.reply(result)
-	return nil
+	return c.completeWhatCan(asked)
 }
 
 func (c *Core) alterPartitionTopic(t AlterPartitionTopic, version int16) (*topicContext, cluster.ErrorCode) {
@@ -147,6 +147,9 @@ func (c *Core) handleISRChangeNotification() error {
 	}
 	if len(ps) > 0 {
 		c.sendUpdateMetadata(c.ctx.brokerIDs(), ps...)
+	}
+	if err := c.completeWhatCan(ps); err != nil {
+		return err
 	}
 	_, err = c.remove(DeleteISRChanges{names}, 1)
 	return err

@@ -55,6 +55,8 @@ func (o *office) run(s Store) StoreResult {
 		o.elections++
 		o.holder, o.epoch, o.version = op.Broker, op.Epoch, o.version+1
 		r.Value = ElectResult{ItemOK, o.version}
+	case ReadReassignments:
+		r.Value = ReassignmentsRead{}
 	case ReadPreferredElection:
 		r.Value = PreferredElectionRead{}
 	case DeleteController:

@@ -431,6 +431,9 @@ func (c *Core) retryPartitions() error {
 	if _, err := c.electOfflineAndNew(c.ctx.sorted()); err != nil {
 		return err
 	}
+	if err := c.resumeReassignments(); err != nil {
+		return err
+	}
 	for _, id := range slices.Sorted(maps.Keys(strays)) {
 		c.recreate(id, strays[id])
 	}

@@ -164,6 +164,14 @@ func (s *script) command(d *datadriven.TestData) {
 			ev.Reply = token
 			return ev
 		}, 1)
+	case "reassign":
+		s.reassign(d)
+	case "list-reassignments":
+		w.Ask(func(token controller.ReplyToken, _ cluster.BrokerEpoch) controller.Event {
+			return controller.ListPartitionReassignments{Reply: token, All: d.Input == "", Partitions: s.partitions(d)}
+		}, 1)
+	case "catch-up":
+		w.CatchUp()
 	case "preferred-election":
 		w.RequestPreferredElection(s.partitions(d)...)
 	case "balance":
@@ -258,6 +266,33 @@ func (s *script) assignment(d *datadriven.TestData) [][]cluster.BrokerID {
 		out = append(out, s.ids(f))
 	}
 	return out
+}
+
+// reassign reads "t-0=2,3 u-1=cancel"; with the argument node they go into the node of old tools.
+func (s *script) reassign(d *datadriven.TestData) {
+	ev := controller.AlterPartitionReassignments{}
+	var targets []controller.ReassignmentTarget
+	for _, f := range strings.Fields(d.Input) {
+		name, list, _ := strings.Cut(f, "=")
+		tp := s.partitions(&datadriven.TestData{Input: name})[0]
+		var target []cluster.BrokerID
+		if list != "cancel" {
+			target = []cluster.BrokerID{}
+			if list != "none" {
+				target = s.ids(list)
+			}
+		}
+		ev.Partitions = append(ev.Partitions, controller.PartitionReassignment{TopicPartition: tp, Target: target})
+		targets = append(targets, controller.ReassignmentTarget{TopicPartition: tp, Replicas: target})
+	}
+	if d.HasArg("node") {
+		s.w.RequestReassignment(targets...)
+		return
+	}
+	s.w.Ask(func(token controller.ReplyToken, _ cluster.BrokerEpoch) controller.Event {
+		ev.Reply = token
+		return ev
+	}, 1)
 }
 
 // partitions reads "t-0 u-1" of the input.

@@ -32,6 +32,9 @@ func (c *Core) handleTopicChange() error {
 		}
 	}
 	c.forgetTopics(gone)
+	if err := c.dropReassignmentsOf(gone...); err != nil {
+		return err
+	}
 	slices.Sort(added)
 	return c.addTopics(added)
 }
@@ -127,7 +130,7 @@ func (c *Core) assignTopicIDs(ts []*topicContext, reads []TopicRead) error {
 	for round := 0; len(missing) > 0 && round < maxConflictRounds; round++ {
 		writes := make([]TopicWrite, len(missing))
 		for i, t := range missing {
-			writes[i] = TopicWrite{TopicRef{t.Name, c.cfg.NewTopicID()}, t.version, read[t.Name].Partitions}
+			writes[i] = TopicWrite{TopicRef{t.Name, c.cfg.NewTopicID()}, t.czxid, t.version, read[t.Name].Partitions}
 		}
 		conflicts, err := c.writeTopics(writes, func(i int, version int32) {
 			c.ctx.setTopicID(missing[i], writes[i].ID)
@@ -285,7 +288,7 @@ func (c *Core) restore(t *topicContext, r TopicRead) error {
 			return nil
 		}
 		c.note(Warn, "partitions added to a topic that is queued for deletion are taken back", t.Name, "")
-		writes := []TopicWrite{{TopicRef{t.Name, r.ID}, r.Version, t.assignments()}}
+		writes := []TopicWrite{{TopicRef{t.Name, r.ID}, t.czxid, r.Version, t.assignments()}}
 		conflicts, err := c.writeTopics(writes, func(_ int, version int32) { t.version = version })
 		if err != nil || len(conflicts) == 0 {
 			return err
@@ -329,6 +332,9 @@ func (c *Core) replaceTopic(t *topicContext, r TopicRead) error {
 		b.send()
 	}
 	old := t.TopicRef
+	if err := c.dropReassignmentsOf(t); err != nil {
+		return err
+	}
 	c.ctx.removeTopic(t)
 	c.emit(TopicsForgotten{[]TopicRef{old}})
 	ts, err := c.putIntoContext([]TopicRead{r})

@@ -91,6 +91,7 @@ func (m topicDeletionManager) queue(markers []Marker) error {
 	}
 	var void []Marker
 	var queued []string
+	var topics []*topicContext
 	for _, k := range markers {
 		t := x.topics[k.Topic]
 		if isVoid(k, t) {
@@ -102,11 +103,15 @@ func (m topicDeletionManager) queue(markers []Marker) error {
 		x.deletions[k.Topic] = d
 		if t != nil {
 			t.deletion = d
+			topics = append(topics, t)
 		}
 		queued = append(queued, k.Topic)
 	}
 	if len(queued) > 0 {
 		m.c.emit(DeletionsQueued{queued})
+		if err := m.c.dropReassignmentsOf(topics...); err != nil { // W7: nothing of them stays listed
+			return err
+		}
 	}
 	return m.client.deleteMarkers(void)
 }

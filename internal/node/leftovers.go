@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"klamm/internal/cluster"
 	"klamm/internal/coord"
+	"klamm/internal/replica"
 )
 
 // leftoversEvery is how often the records are looked at again when nobody said that they changed: a removal may have failed.
 const leftoversEvery = time.Minute
 
-// leftovers removes from this broker what deletions left on it that ended while it was absent (W15): the controller
+// leftovers removes from this broker what deletions left on it that ended while it was absent (W15), and what reassignments
+// moved away (W20): the controller
 // wrote it down in the store, by topic id. It is done before the first request of a controller is handled, and
 // whenever a record comes later, as it does when the broker was only thought to be gone.
 type leftovers struct{ b *broker }
@@ -22,6 +26,9 @@ type leftovers struct{ b *broker }
 func (b *broker) removeLeftovers(ctx context.Context) error {
 	if err := b.leftovers.remove(ctx); err != nil {
 		b.log.Warn("what deletions left on this broker could not be removed, trying again", "err", err)
+	}
+	if err := b.leftovers.removeUnassigned(ctx); err != nil {
+		b.log.Warn("cannot tell which replicas were moved away from this broker, they stay until the next start", "err", err)
 	}
 	return ctx.Err()
 }
@@ -53,6 +60,10 @@ func (l *leftovers) remove(ctx context.Context) error {
 	}
 	var errs []error
 	for _, r := range records {
+		if there, err := l.mayBeWanted(ctx, r); there || err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		n, err := l.b.replicas.RemoveLeftovers(r.Topic, r.TopicID, r.Partitions)
 		if n > 0 {
 			l.b.log.Info("replicas removed of a topic that was deleted while this broker was absent", "topic", r.Topic, "id", r.TopicID, "replicas", n)
@@ -65,6 +76,82 @@ func (l *leftovers) remove(ctx context.Context) error {
 		if err != nil && !errors.Is(err, coord.ErrNoNode) {
 			errs = append(errs, fmt.Errorf("take back the record of topic %s: %w", r.Topic, err))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// mayBeWanted reports whether a record has to wait: while its topic exists a replica that is assigned to this broker, or runs on it,
+// stays. The deletion has not ended yet, or the replica has come back since it was moved away.
+func (l *leftovers) mayBeWanted(ctx context.Context, r coord.Leftover) (bool, error) {
+	topics, err := l.topics(ctx, []string{r.Topic})
+	if err != nil {
+		return false, err
+	}
+	t, exists := topics[r.Topic]
+	if !exists || t.ID != r.TopicID {
+		return false, nil
+	}
+	return slices.ContainsFunc(r.Partitions, func(p int32) bool {
+		_, state := l.b.replicas.Partition(cluster.TopicPartition{Topic: r.Topic, Partition: p})
+		return state != replica.HostedNone || slices.Contains(t.Partitions[p].Replicas, l.b.cfg.ID)
+	}), nil
+}
+
+// topics reads the topics that exist and can be decoded.
+func (l *leftovers) topics(ctx context.Context, names []string) (map[string]coord.Topic, error) {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = coord.TopicPath(name)
+	}
+	reads, err := l.b.store.GetMany(ctx, paths)
+	if err != nil {
+		return nil, fmt.Errorf("read topics: %w", err)
+	}
+	out := map[string]coord.Topic{}
+	for i, r := range reads {
+		if r.Err != nil {
+			continue
+		}
+		if t, err := coord.DecodeTopic(r.Node.Data); err == nil {
+			out[names[i]] = t
+		}
+	}
+	return out, nil
+}
+
+// removeUnassigned removes replicas that were moved away while this broker could not be told (W20): those of topics that exist, with
+// the same id, and whose assignment does not name this broker. It runs before any request of a controller is
+// handled, so a replica that is given back to this broker in this moment begins anew after it.
+func (l *leftovers) removeUnassigned(ctx context.Context) error {
+	partitions := map[string][]int32{}
+	ids := map[string]cluster.TopicID{}
+	for _, log := range l.b.logs.Logs() {
+		if tp := log.TopicPartition(); !log.TopicID().IsZero() {
+			partitions[tp.Topic] = append(partitions[tp.Topic], tp.Partition)
+			ids[tp.Topic] = log.TopicID()
+		}
+	}
+	names := slices.Sorted(maps.Keys(partitions))
+	topics, err := l.topics(ctx, names)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		t, exists := topics[name]
+		if !exists || t.ID != ids[name] {
+			continue
+		}
+		moved := slices.DeleteFunc(partitions[name], func(p int32) bool {
+			a, known := t.Partitions[p]
+			return !known || slices.Contains(a.Replicas, l.b.cfg.ID)
+		})
+		if len(moved) == 0 {
+			continue
+		}
+		n, err := l.b.replicas.RemoveLeftovers(name, t.ID, moved)
+		l.b.log.Info("replicas removed that were moved away while this broker was absent", "topic", name, "replicas", n)
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -18,6 +18,15 @@ type checks struct {
 	touchedByHand map[string]bool
 	handedOut     map[int64]bool // first ids of producer id blocks
 	lastID        int64
+	// strays are replicas of deleted topics that a reassignment had moved away before, from a broker that did not get the
+	// request to delete it, or could not. A broker looks for such replicas when it starts, while the topic exists.
+	strays map[stray]bool
+}
+
+type stray struct {
+	broker cluster.BrokerID
+	tp     cluster.TopicPartition
+	id     cluster.TopicID
 }
 
 type incarnation struct {
@@ -29,7 +38,7 @@ type incarnation struct {
 
 func newChecks(w *World) *checks {
 	return &checks{w: w, incarnations: map[int64]*incarnation{}, byID: map[cluster.TopicID]*incarnation{},
-		touchedByHand: map[string]bool{}, handedOut: map[int64]bool{}, lastID: -1}
+		touchedByHand: map[string]bool{}, handedOut: map[int64]bool{}, lastID: -1, strays: map[stray]bool{}}
 }
 
 func (k *checks) created(name string, t *topicNode) {
@@ -56,7 +65,7 @@ func (k *checks) storeOp(n *Node, e controller.Store) {
 	case controller.Elect, controller.CreateControllerEpoch, controller.DeleteController,
 		controller.ReadController, controller.ReadControllerEpoch, controller.ReadBrokers, controller.ReadTopicNames,
 		controller.ReadTopics, controller.ReadPartitionStates, controller.ReadDeletionMarkers, controller.ReadTopicConfigs,
-		controller.ReadLogDirEvents, controller.ReadISRChanges, controller.ReadProducerIDBlock, controller.ReadPreferredElection:
+		controller.ReadLogDirEvents, controller.ReadISRChanges, controller.ReadProducerIDBlock, controller.ReadPreferredElection, controller.ReadReassignments:
 		return
 	}
 	if !e.Fenced || n.core.Epoch() != k.w.store.epoch {
@@ -110,7 +119,12 @@ func (k *checks) treeRemoved(name string, t *topicNode) {
 	i.removed = true
 	for _, n := range k.w.Nodes() {
 		for _, tp := range sortedPartitions(n.logs) {
-			if tp.Topic == name && n.logs[tp].id == t.id && !k.w.store.isLeft(n.id, tp, t.id) {
+			if tp.Topic != name || n.logs[tp].id != t.id || k.w.store.isLeft(n.id, tp, t.id) {
+				continue
+			}
+			if a, exists := t.partitions[tp.Partition]; exists && !slices.Contains(a.Replicas, n.id) {
+				k.strays[stray{n.id, tp, t.id}] = true
+			} else {
 				k.w.failf("nodes of topic %s are removed and broker %d still has %s", name, n.id, tp)
 			}
 		}
@@ -130,9 +144,11 @@ func (k *checks) markerRemoved(m controller.Marker) {
 
 // ---- brokers
 
-// logDeleted: no data of a topic that is wanted is ever deleted.
+// logDeleted: no data of a topic that is wanted is ever deleted, but what a reassignment moved away: it is out of the ISR.
 func (k *checks) logDeleted(n *Node, tp cluster.TopicPartition, id cluster.TopicID) {
-	if i := k.byID[id]; i != nil && i.wanted {
+	t := k.w.store.topics[tp.Topic]
+	moved := t != nil && t.id == id && !slices.Contains(t.states[tp.Partition].ISR, n.id)
+	if i := k.byID[id]; i != nil && i.wanted && !moved {
 		k.w.failf("broker %d deletes %s of a topic that nobody asked to delete", n.id, tp)
 	}
 }
@@ -235,6 +251,16 @@ func (w *World) Final() {
 	if w.store.preferred != nil {
 		w.failf("the request for preferred elections is left: %v", w.store.preferred)
 	}
+	if w.store.reassign != nil {
+		w.failf("the request for reassignments is left: %v", w.store.reassign)
+	}
+	for name, t := range w.store.topics {
+		for p, a := range t.partitions {
+			if a.BeingReassigned() {
+				w.failf("the reassignment of %s-%d has not ended: %v", name, p, a)
+			}
+		}
+	}
 	active := 0
 	for _, n := range w.Nodes() {
 		if n.hasLeftovers() {
@@ -269,18 +295,27 @@ func (k *checks) finalDisk(n *Node) {
 	for _, tp := range sortedPartitions(n.logs) {
 		id := n.logs[tp].id
 		isKafka := slices.Contains(k.w.opts.Kafka, n.id) && k.w.store.isLeft(n.id, tp, id) // it does not know the record
-		if i := k.byID[id]; i.removed && !i.byHand && !isKafka {
+		if i := k.byID[id]; i.removed && !i.byHand && !isKafka && !k.strays[stray{n.id, tp, id}] {
 			k.w.failf("broker %d has %s of a deleted topic", n.id, tp)
 		}
 	}
 	for name, t := range k.w.store.topics {
 		for p, a := range t.partitions {
 			tp := cluster.TopicPartition{Topic: name, Partition: p}
+			if log, ok := n.logs[tp]; ok && log.id == t.id && !slices.Contains(a.Replicas, n.id) && !k.mayKeepStrays(n) {
+				k.w.failf("broker %d has %s, which is on %v", n.id, tp, a.Replicas)
+			}
 			if log, ok := n.logs[tp]; slices.Contains(a.Replicas, n.id) && (!ok || log.id != t.id) {
 				k.w.failf("broker %d has no log of %s", n.id, tp)
 			}
 		}
 	}
+}
+
+// mayKeepStrays: replicas that a reassignment removed stay on a broker that could not delete them, until it starts the
+// next time, and on Kafka's brokers for ever.
+func (k *checks) mayKeepStrays(n *Node) bool {
+	return k.w.deletionsFailed || slices.Contains(k.w.opts.Kafka, n.id)
 }
 
 // finalCache: the cache shows the store's leaderships, and nothing else.

@@ -64,6 +64,7 @@ func finish(w *World) []string {
 	w.Settle()
 	w.Heal()
 	w.Settle()
+	w.CatchUp()
 	if len(w.failures) == 0 {
 		w.Final()
 	}

@@ -27,9 +27,15 @@ func (n *Node) leftovers() []controller.Leftover {
 	return out
 }
 
-// canRemove reports whether all replicas of a record are in working dirs, or are not here for sure.
+// canRemove reports whether all replicas of a record are in working dirs, or are not here for sure. While the topic exists,
+// what is on this broker, or runs on it, stays: the deletion has not ended yet, or the replica has come back.
 func (n *Node) canRemove(l controller.Leftover) bool {
+	t := n.w.store.topics[l.Name]
+	exists := t != nil && t.id == l.ID
 	for _, p := range l.Partitions {
+		if exists && (n.hosted[cluster.TopicPartition{Topic: l.Name, Partition: p}] != nil || slices.Contains(t.partitions[p].Replicas, n.id)) {
+			return false
+		}
 		log, onDisk := n.logs[cluster.TopicPartition{Topic: l.Name, Partition: p}]
 		if onDisk && n.badDirs[log.dir] || !onDisk && (n.badDirs[0] || n.badDirs[1]) {
 			return false
@@ -74,4 +80,22 @@ func (w *World) Leftovers() []controller.Leftover {
 		}
 	}
 	return out
+}
+
+// removeUnassigned is what a klamm broker does at start, before it hears of any controller: it removes replicas of topics
+// that exist, with the same id, and are not on this broker any more.
+func (n *Node) removeUnassigned() {
+	if slices.Contains(n.w.opts.Kafka, n.id) {
+		return
+	}
+	for _, tp := range sortedPartitions(n.logs) {
+		log, t := n.logs[tp], n.w.store.topics[tp.Topic]
+		if t == nil || log.id.IsZero() || log.id != t.id || n.badDirs[log.dir] {
+			continue
+		}
+		if a, exists := t.partitions[tp.Partition]; exists && !slices.Contains(a.Replicas, n.id) {
+			n.w.tracef(n, "= removes %s, which is on %v", tp, a.Replicas)
+			delete(n.logs, tp)
+		}
+	}
 }

@@ -39,6 +39,7 @@ func (n *Node) start() {
 	n.links = map[cluster.BrokerID][]controller.Effect{}
 	n.timers = map[controller.TimerID]controller.Time{}
 	n.watches = map[controller.Watched]bool{}
+	n.removeUnassigned()
 	n.w.store.register(n)
 	n.enqueue(controller.Startup{})
 }
@@ -82,7 +83,8 @@ func (n *Node) enqueueOnce(ev controller.Event) {
 // plain reports whether an event can be compared.
 func plain(ev controller.Event) (controller.Event, bool) {
 	switch ev.(type) {
-	case controller.LeaderAndISRReply, controller.UpdateMetadataReply, controller.StopReplicaReply, controller.AlterPartition, controller.ElectLeaders:
+	case controller.LeaderAndISRReply, controller.UpdateMetadataReply, controller.StopReplicaReply, controller.AlterPartition, controller.ElectLeaders,
+		controller.AlterPartitionReassignments, controller.ListPartitionReassignments:
 		return nil, false
 	}
 	return ev, true

@@ -155,7 +155,7 @@ func (w *World) askRandom(from *Node) {
 		return
 	}
 	token := w.nextToken()
-	switch w.rng.IntN(14) {
+	switch w.rng.IntN(18) {
 	case 0, 1:
 		w.ask(to, controller.AllocateProducerIDs{Reply: token, Broker: from.id, BrokerEpoch: from.epoch})
 	case 2:
@@ -167,6 +167,12 @@ func (w *World) askRandom(from *Node) {
 		w.RequestPreferredElection(w.randomPartitions()...)
 	case 5:
 		w.BalanceLeaders()
+	case 8:
+		w.requestRandomReassignment()
+	case 9, 10:
+		w.ask(to, controller.AlterPartitionReassignments{Reply: token, Partitions: w.randomReassignment()})
+	case 11:
+		w.ask(to, controller.ListPartitionReassignments{Reply: token, All: w.rng.IntN(2) == 0, Partitions: w.randomPartitions()})
 	case 6, 7:
 		w.ask(to, controller.ElectLeaders{Reply: token, Type: controller.ElectionType(w.rng.IntN(2)), Partitions: w.randomPartitions()})
 	default:

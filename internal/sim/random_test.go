@@ -21,6 +21,7 @@ func runSeed(o Options) *World {
 	w.Degraded()
 	w.Heal()
 	w.Settle()
+	w.CatchUp()
 	if len(w.failures) == 0 {
 		w.Final()
 	}

@@ -30,6 +30,8 @@ type store struct {
 	logDirEvents map[string]controller.LogDirEvent
 	isrChanges   map[string]controller.ISRChange
 
+	reassign         []controller.ReassignmentTarget // nil: no node
+	reassignVersion  int32
 	preferred        []cluster.TopicPartition // nil: no node
 	preferredVersion int32
 
@@ -155,6 +157,8 @@ func (s *store) apply(n *Node, op controller.StoreOp, part int) controller.Store
 			r.Changes = append(r.Changes, s.isrChanges[name])
 		}
 		return r
+	case controller.ReadReassignments:
+		return controller.ReassignmentsRead{Exists: s.reassign != nil, Version: s.reassignVersion, Targets: s.reassign}
 	case controller.ReadPreferredElection:
 		return controller.PreferredElectionRead{Exists: s.preferred != nil, Version: s.preferredVersion, Partitions: s.preferred}
 	case controller.ReadProducerIDBlock:
@@ -196,6 +200,8 @@ func (s *store) applyWrite(op controller.StoreOp, part int) controller.StoreValu
 	case controller.DeleteISRChanges:
 		deleteNamed(s.isrChanges, op.Names)
 		return one(controller.ItemOK)
+	case controller.SetReassignments:
+		return one(s.setReassignments(op))
 	case controller.DeletePreferredElection:
 		if s.preferred != nil && op.Version != s.preferredVersion {
 			return one(controller.ItemConflict)
@@ -320,7 +326,7 @@ func (s *store) setTopic(w controller.TopicWrite) controller.ItemResult {
 	if t == nil {
 		return item(controller.ItemNoNode)
 	}
-	if t.version != w.Version {
+	if t.version != w.Version || t.czxid != w.Czxid {
 		return item(controller.ItemConflict)
 	}
 	s.w.checks.topicID(w.Name, t.id, w.ID)
@@ -354,10 +360,28 @@ func (s *store) deleteTree(r controller.NodeRef, part int) controller.ItemResult
 	return item(controller.ItemOK)
 }
 
+func (s *store) setReassignments(op controller.SetReassignments) controller.ItemStatus {
+	switch {
+	case s.reassign == nil:
+		return controller.ItemNoNode
+	case op.Version != s.reassignVersion:
+		return controller.ItemConflict
+	}
+	s.reassignVersion++
+	if s.reassign = slices.Clone(op.Targets); len(op.Targets) == 0 {
+		s.reassign = nil
+	}
+	s.fire(controller.Watched{Kind: controller.WatchReassignments})
+	return controller.ItemOK
+}
+
 func (s *store) recordLeftover(l controller.Leftover) controller.ItemResult {
 	if s.leftovers[l.Broker] == nil {
 		s.leftovers[l.Broker] = map[cluster.TopicID]controller.Leftover{}
 	}
+	partitions := append(slices.Clone(l.Partitions), s.leftovers[l.Broker][l.ID].Partitions...)
+	slices.Sort(partitions)
+	l.Partitions = slices.Compact(partitions)
 	s.leftovers[l.Broker][l.ID] = l
 	return item(controller.ItemOK)
 }
@@ -463,6 +487,8 @@ func watchEvent(x controller.Watched) controller.Event {
 		return controller.LogDirEventNotification{}
 	case controller.WatchISRChanges:
 		return controller.ISRChangeNotification{}
+	case controller.WatchReassignments:
+		return controller.PartitionReassignmentChange{}
 	case controller.WatchPreferredElection:
 		return controller.PreferredReplicaElection{}
 	}

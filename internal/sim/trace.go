@@ -137,7 +137,7 @@ func FormatEffect(e controller.Effect) string {
 		s := fmt.Sprintf("LeaderAndIsr to %d:", e.Target.Broker)
 		for _, t := range e.Topics {
 			for _, p := range t.Partitions {
-				s += fmt.Sprintf(" %s-%d{%s replicas=%v", t.Name, p.Partition, p.State, p.Assignment.Replicas)
+				s += fmt.Sprintf(" %s-%d{%s replicas=%s", t.Name, p.Partition, p.State, formatAssignment(p.Assignment))
 				if p.IsNew {
 					s += " new"
 				}
@@ -198,6 +198,20 @@ func FormatEffect(e controller.Effect) string {
 			}
 			return s
 		}
+		if r, ok := e.Value.(controller.AlterPartitionReassignmentsResult); ok && r.Err == cluster.None {
+			s := fmt.Sprintf("reply %d: AlterPartitionReassignments", e.Token)
+			for _, p := range r.Partitions {
+				s += fmt.Sprintf(" %s:%s(%s)", p.TopicPartition, p.Err, p.Message)
+			}
+			return s
+		}
+		if r, ok := e.Value.(controller.ListPartitionReassignmentsResult); ok && r.Err == cluster.None {
+			s := fmt.Sprintf("reply %d: ListPartitionReassignments", e.Token)
+			for _, p := range r.Partitions {
+				s += fmt.Sprintf(" %s:%s", p.TopicPartition, formatAssignment(p.Assignment))
+			}
+			return s
+		}
 		return fmt.Sprintf("reply %d: %s%+v", e.Token, reflect.TypeOf(e.Value).Name(), e.Value)
 	}
 	return fmt.Sprintf("%s%+v", reflect.TypeOf(e).Name(), e)
@@ -220,7 +234,8 @@ func formatWatched(x controller.Watched) string {
 	}
 	return map[controller.WatchKind]string{controller.WatchController: "controller", controller.WatchBrokers: "brokers",
 		controller.WatchTopics: "topics", controller.WatchMarkers: "deletion markers", controller.WatchLogDirEvents: "log dir events",
-		controller.WatchISRChanges: "isr changes", controller.WatchPreferredElection: "preferred elections"}[x.Kind]
+		controller.WatchISRChanges: "isr changes", controller.WatchPreferredElection: "preferred elections",
+		controller.WatchReassignments: "reassignments"}[x.Kind]
 }
 
 func formatNote(e controller.Note) string {
@@ -275,12 +290,23 @@ func formatStore(e controller.Store) string {
 		for _, t := range op.Topics {
 			s += fmt.Sprintf(" %s at v%d", t.Name, t.Version)
 			for _, p := range t.Partitions {
-				s += fmt.Sprintf(" %d:%v", p.Partition, p.Assignment.Replicas)
+				s += fmt.Sprintf(" %d:%s", p.Partition, formatAssignment(p.Assignment))
 			}
 		}
 		return s
 	}
 	return strings.TrimSuffix(fmt.Sprintf("%s%+v", s, e.Op), "{}")
+}
+
+func formatAssignment(a cluster.ReplicaAssignment) string {
+	s := fmt.Sprint(a.Replicas)
+	if len(a.Adding) > 0 {
+		s += fmt.Sprintf("+%v", a.Adding)
+	}
+	if len(a.Removing) > 0 {
+		s += fmt.Sprintf("-%v", a.Removing)
+	}
+	return s
 }
 
 func formatWrites(ws []controller.PartitionStateWrite) string {

@@ -57,6 +57,8 @@ type World struct {
 	steps    int // events fed
 	carried  int // effects carried out
 	failures []string
+	// deletionsFailed: some deletion of a replica was refused at some time.
+	deletionsFailed bool
 }
 
 // faults are probabilities in per cent.
@@ -317,6 +319,7 @@ func (w *World) SettleUntil(stop func() bool) {
 // Calm ends the disturbance: no faults any more, sessions of ended processes expire, all brokers run. Failed log dirs
 // stay failed, and brokers that asked for a controlled shutdown stay in it.
 func (w *World) Calm() {
+	w.deletionsFailed = w.deletionsFailed || w.faults.deleteFails > 0
 	w.faults = faults{}
 	w.ExpireDead()
 	for _, n := range w.Nodes() {

@@ -20,6 +20,8 @@ var (
 	stateBrokerChange          = controllerState{2, "BrokerChange", "LeaderElection"}
 	stateTopicChange           = controllerState{3, "TopicChange", "TopicChange"}
 	stateTopicDeletion         = controllerState{4, "TopicDeletion", "TopicDeletion"}
+	stateReassignment          = controllerState{5, "AlterPartitionReassignment", "PartitionReassignment"}
+	stateListReassignments     = controllerState{15, "ListPartitionReassignment", "ListPartitionReassignment"}
 	stateAutoLeaderBalance     = controllerState{6, "AutoLeaderBalance", "AutoLeaderBalance"}
 	stateManualLeaderBalance   = controllerState{7, "ManualLeaderBalance", "ManualLeaderBalance"}
 	stateControlledShutdown    = controllerState{8, "ControlledShutdown", "ControlledShutdown"}
@@ -33,7 +35,7 @@ var (
 )
 
 var allStates = []*controllerState{&stateIdle, &stateControllerChange, &stateBrokerChange, &stateTopicChange, &stateTopicDeletion,
-	&stateAutoLeaderBalance, &stateManualLeaderBalance, &stateControlledShutdown, &stateISRChange, &stateLeaderAndISRReply, &stateLogDirChange, &stateShutdown,
+	&stateReassignment, &stateListReassignments, &stateAutoLeaderBalance, &stateManualLeaderBalance, &stateControlledShutdown, &stateISRChange, &stateLeaderAndISRReply, &stateLogDirChange, &stateShutdown,
 	&stateUncleanElectionEnable, &stateTopicUncleanElection, &stateUpdateMetadataReply}
 
 // stateOf gives the state that the controller is in while it handles the event.
@@ -47,6 +49,10 @@ func stateOf(ev controller.Event) *controllerState {
 		return &stateTopicChange
 	case controller.TopicDeletion, controller.StopReplicaReply:
 		return &stateTopicDeletion
+	case controller.AlterPartitionReassignments, controller.PartitionReassignmentChange:
+		return &stateReassignment
+	case controller.ListPartitionReassignments:
+		return &stateListReassignments
 	case controller.ElectLeaders, controller.PreferredReplicaElection:
 		return &stateManualLeaderBalance
 	case controller.ControlledShutdown:
@@ -121,6 +127,12 @@ func eventName(ev controller.Event) string {
 		return "AllocateProducerIds"
 	case controller.ControlledShutdown:
 		return "ControlledShutdown"
+	case controller.AlterPartitionReassignments:
+		return "ApiPartitionReassignment"
+	case controller.PartitionReassignmentChange:
+		return "ZkPartitionReassignment"
+	case controller.ListPartitionReassignments:
+		return "ListPartitionReassignments"
 	case controller.ElectLeaders, controller.PreferredReplicaElection:
 		return "ReplicaLeaderElection"
 	case controller.UncleanLeaderElectionEnable:
@@ -155,6 +167,8 @@ func eventDetail(ev controller.Event) string {
 		return broker(int32(ev.Broker)) + ", " + strconv.Itoa(len(ev.Topics)) + " topics"
 	case controller.AllocateProducerIDs:
 		return broker(int32(ev.Broker))
+	case controller.AlterPartitionReassignments:
+		return strconv.Itoa(len(ev.Partitions)) + " partitions"
 	case controller.ElectLeaders:
 		return strconv.Itoa(len(ev.Partitions)) + " partitions"
 	case controller.ControlledShutdown:

@@ -113,6 +113,10 @@ func (o *storeOp) run(ctx context.Context, op controller.StoreOp) (controller.St
 		return o.readISRChanges(ctx)
 	case controller.ReadProducerIDBlock:
 		return o.readProducerIDBlock(ctx)
+	case controller.ReadReassignments:
+		return o.readReassignments(ctx)
+	case controller.SetReassignments:
+		return o.setReassignments(ctx, op)
 	case controller.ReadPreferredElection:
 		return o.readPreferredElection(ctx)
 	case controller.DeletePreferredElection:

@@ -213,6 +213,26 @@ func (o *storeOp) readProducerIDBlock(ctx context.Context) (controller.StoreValu
 	return controller.ProducerIDBlockRead{Exists: ok, Block: block, Version: node.Stat.Version}, nil
 }
 
+func (o *storeOp) readReassignments(ctx context.Context) (controller.StoreValue, error) {
+	node, err := o.d.store.Get(ctx, coord.ReassignPartitionsPath)
+	if errors.Is(err, coord.ErrNoNode) {
+		return controller.ReassignmentsRead{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read reassignments: %w", err)
+	}
+	out := controller.ReassignmentsRead{Exists: true, Version: node.Stat.Version}
+	targets, err := coord.DecodeReassignment(node.Data)
+	if err != nil {
+		out.Err = err.Error()
+	}
+	for tp, replicas := range targets {
+		out.Targets = append(out.Targets, controller.ReassignmentTarget{TopicPartition: tp, Replicas: replicas})
+	}
+	slices.SortFunc(out.Targets, func(a, b controller.ReassignmentTarget) int { return a.TopicPartition.Compare(b.TopicPartition) })
+	return out, nil
+}
+
 func (o *storeOp) readPreferredElection(ctx context.Context) (controller.StoreValue, error) {
 	node, err := o.d.store.Get(ctx, coord.PreferredElectionPath)
 	if errors.Is(err, coord.ErrNoNode) {

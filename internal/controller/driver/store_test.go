@@ -158,9 +158,11 @@ func TestTopicsAreReadWithTheirCreationAndOnlyThatIncarnationIsDeleted(t *testin
 	if topics[1].Exists || topics[2].Err == "" || !topics[2].Exists {
 		t.Errorf("topics %+v", topics[1:])
 	}
-	write := controller.TopicWrite{TopicRef: controller.TopicRef{Name: "a", ID: id}, Version: 1, Partitions: topics[0].Partitions}
+	write := controller.TopicWrite{TopicRef: controller.TopicRef{Name: "a", ID: id}, Czxid: first.Czxid, Version: 1, Partitions: topics[0].Partitions}
 	h.want("write at a wrong version", []controller.ItemStatus{controller.ItemConflict}, h.statuses(controller.SetTopics{Topics: []controller.TopicWrite{write}}))
-	write.Version = 0
+	write.Version, write.Czxid = 0, first.Czxid+1
+	h.want("write to another incarnation", []controller.ItemStatus{controller.ItemConflict}, h.statuses(controller.SetTopics{Topics: []controller.TopicWrite{write}}))
+	write.Czxid = first.Czxid
 	h.want("write", []controller.ItemStatus{controller.ItemOK}, h.statuses(controller.SetTopics{Topics: []controller.TopicWrite{write}}))
 	h.want("names", controller.TopicNamesRead{Names: []string{"a", "bad"}}, h.run(controller.ReadTopicNames{}))
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -104,16 +105,45 @@ func (o *storeOp) addFresh(ctx context.Context, writes []controller.PartitionSta
 	}
 }
 
+// setTopics writes topic nodes that still are the incarnation meant. Only somebody's hand replaces a topic between the look and the
+// write, and only to one at the same version would it go unnoticed.
 func (o *storeOp) setTopics(ctx context.Context, topics []controller.TopicWrite) (controller.StoreValue, error) {
-	ops := make([]coord.Op, len(topics))
+	refs := make([]controller.NodeRef, len(topics))
 	for i, t := range topics {
+		refs[i] = controller.NodeRef{Topic: t.Name, Czxid: t.Czxid}
+	}
+	items, err := o.ofIncarnation(ctx, refs, coord.TopicPath)
+	if err != nil {
+		return nil, fmt.Errorf("read topics to set: %w", err)
+	}
+	var ops []coord.Op
+	var at []int
+	for i, t := range topics {
+		switch items[i].Status {
+		case controller.ItemOK: // it is absent
+			items[i].Status = controller.ItemNoNode
+			continue
+		case 0:
+		default:
+			continue
+		}
 		node := coord.Topic{ID: t.ID, Partitions: make(map[int32]cluster.ReplicaAssignment, len(t.Partitions))}
 		for _, p := range t.Partitions {
 			node.Partitions[p.Partition] = p.Assignment
 		}
-		ops[i] = coord.Set(coord.TopicPath(t.Name), coord.EncodeTopic(node), t.Version)
+		ops, at = append(ops, coord.Set(coord.TopicPath(t.Name), coord.EncodeTopic(node), t.Version)), append(at, i)
 	}
-	return o.batch(ctx, "set topics", ops)
+	if len(ops) == 0 {
+		return controller.Written{Items: items}, nil
+	}
+	value, err := o.batch(ctx, "set topics", ops)
+	if err != nil {
+		return nil, err
+	}
+	for k, item := range value.(controller.Written).Items {
+		items[at[k]] = item
+	}
+	return controller.Written{Items: items}, nil
 }
 
 func (o *storeOp) batch(ctx context.Context, what string, ops []coord.Op) (controller.StoreValue, error) {
@@ -145,6 +175,18 @@ func (o *storeOp) remove(ctx context.Context, paths []string) (controller.StoreV
 		}
 	}
 	return w, nil
+}
+
+// setReassignments rewrites /admin/reassign_partitions, or removes it with the last entry.
+func (o *storeOp) setReassignments(ctx context.Context, op controller.SetReassignments) (controller.StoreValue, error) {
+	if len(op.Targets) == 0 {
+		return o.deleteAt(ctx, coord.ReassignPartitionsPath, op.Version)
+	}
+	targets := make(map[cluster.TopicPartition][]cluster.BrokerID, len(op.Targets))
+	for _, t := range op.Targets {
+		targets[t.TopicPartition] = t.Replicas
+	}
+	return o.batch(ctx, "set reassignments", []coord.Op{coord.Set(coord.ReassignPartitionsPath, coord.EncodeReassignment(targets), op.Version)})
 }
 
 // deleteAt deletes a node at a version; an absent one is done already.
@@ -241,8 +283,22 @@ func (o *storeOp) deleteMarkers(ctx context.Context, markers []controller.NodeRe
 	return controller.Written{Items: items}, nil
 }
 
-// recordLeftovers writes what absent brokers have to remove. A record that is there already, of a controller that died
-// in between, is replaced.
+// mergedLeftover adds the partitions of a record to those of the one that is there.
+func (o *storeOp) mergedLeftover(ctx context.Context, path string, l controller.Leftover) ([]byte, error) {
+	merged := coord.Leftover{Topic: l.Name, TopicID: l.ID, Partitions: slices.Clone(l.Partitions), TimestampMs: int64(l.At)}
+	node, err := o.d.store.Get(ctx, path)
+	if err != nil && !errors.Is(err, coord.ErrNoNode) {
+		return nil, fmt.Errorf("read leftover: %w", err)
+	}
+	if there, err := coord.DecodeLeftover(node.Data); err == nil {
+		merged.Partitions = append(merged.Partitions, there.Partitions...)
+	}
+	slices.Sort(merged.Partitions)
+	merged.Partitions = slices.Compact(merged.Partitions)
+	return coord.EncodeLeftover(merged), nil
+}
+
+// recordLeftovers writes what absent brokers have to remove, on top of what is written already.
 func (o *storeOp) recordLeftovers(ctx context.Context, leftovers []controller.Leftover) (controller.StoreValue, error) {
 	var ops []coord.Op
 	at := make([]int, len(leftovers))
@@ -261,10 +317,14 @@ func (o *storeOp) recordLeftovers(ctx context.Context, leftovers []controller.Le
 	items := make([]controller.ItemResult, len(leftovers))
 	var again []coord.Op
 	var of []int
-	for i := range leftovers {
+	for i, l := range leftovers {
 		items[i] = itemOf(results[at[i]])
 		if items[i].Status == controller.ItemExists {
-			again, of = append(again, coord.Set(ops[at[i]].Path, ops[at[i]].Data, coord.AnyVersion)), append(of, i)
+			data, err := o.mergedLeftover(ctx, ops[at[i]].Path, l)
+			if err != nil {
+				return nil, err
+			}
+			again, of = append(again, coord.Set(ops[at[i]].Path, data, coord.AnyVersion)), append(of, i)
 		}
 	}
 	if len(again) == 0 {

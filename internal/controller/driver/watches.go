@@ -44,6 +44,8 @@ func target(w controller.Watched) (coord.WatchEvent, controller.Event) {
 		return children(coord.LogDirEventPath), controller.LogDirEventNotification{}
 	case controller.WatchISRChanges:
 		return children(coord.ISRChangePath), controller.ISRChangeNotification{}
+	case controller.WatchReassignments:
+		return node(coord.ReassignPartitionsPath), controller.PartitionReassignmentChange{}
 	case controller.WatchPreferredElection:
 		return node(coord.PreferredElectionPath), controller.PreferredReplicaElection{}
 	}

@@ -1,0 +1,30 @@
+package api
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"klamm/internal/wire"
+)
+
+// Reassigner is what a Controller may offer besides; then reassignments are served.
+type Reassigner interface {
+	AlterPartitionReassignments(ctx context.Context, req *kmsg.AlterPartitionAssignmentsRequest, done func(*kmsg.AlterPartitionAssignmentsResponse))
+	ListPartitionReassignments(ctx context.Context, req *kmsg.ListPartitionReassignmentsRequest, done func(*kmsg.ListPartitionReassignmentsResponse))
+}
+
+// handleAlterPartitionReassignments is AlterPartitionReassignments, key 45, version 0 (KIP-455). The timeout is ignored, as
+// in Kafka: the answer says that the reassignments have begun. On a broker that is not the controller the answer is
+// NOT_CONTROLLER as a whole.
+func (h *Handlers) handleAlterPartitionReassignments(ctx context.Context, r *wire.Request) {
+	h.d.Controller.(Reassigner).AlterPartitionReassignments(ctx, r.Msg.(*kmsg.AlterPartitionAssignmentsRequest),
+		func(resp *kmsg.AlterPartitionAssignmentsResponse) { r.Respond(resp, 0) })
+}
+
+// handleListPartitionReassignments is ListPartitionReassignments, key 46, version 0. No list of topics means all; what is
+// unknown, or not being reassigned, is left out.
+func (h *Handlers) handleListPartitionReassignments(ctx context.Context, r *wire.Request) {
+	h.d.Controller.(Reassigner).ListPartitionReassignments(ctx, r.Msg.(*kmsg.ListPartitionReassignmentsRequest),
+		func(resp *kmsg.ListPartitionReassignmentsResponse) { r.Respond(resp, 0) })
+}
