@@ -115,9 +115,11 @@ func TestARequestIsAlwaysAnswered(t *testing.T) {
 	alter := AlterPartition{Reply: 1, Broker: 1, BrokerEpoch: 101, Version: 1, Topics: []AlterPartitionTopic{{Name: "t",
 		Partitions: []AlterPartitionPartition{{ISR: ids(1), LeaderEpoch: 3, PartitionEpoch: 7}}}}}
 	requests := map[string]Event{
-		"AlterPartition":      alter,
-		"AllocateProducerIDs": AllocateProducerIDs{Reply: 1, Broker: 1, BrokerEpoch: 101},
-		"ControlledShutdown":  ControlledShutdown{Reply: 1, Broker: 2, BrokerEpoch: 102},
+		"AlterPartition":              alter,
+		"AllocateProducerIDs":         AllocateProducerIDs{Reply: 1, Broker: 1, BrokerEpoch: 101},
+		"ControlledShutdown":          ControlledShutdown{Reply: 1, Broker: 2, BrokerEpoch: 102},
+		"ElectLeaders":                ElectLeaders{Reply: 1, Type: UncleanElection, Partitions: []cluster.TopicPartition{{Topic: "leaderless"}}},
+		"AlterPartitionReassignments": AlterPartitionReassignments{Reply: 1, Partitions: []PartitionReassignment{{cluster.TopicPartition{Topic: "t"}, ids(2)}}},
 	}
 	for name, ev := range requests {
 		for _, outcome := range []Outcome{Fenced, Closed} {
@@ -125,6 +127,7 @@ func TestARequestIsAlwaysAnswered(t *testing.T) {
 			r.topic("t", ids(1, 2), &cluster.LeaderAndISR{Leader: 1, LeaderEpoch: 3, ISR: ids(1, 2), PartitionEpoch: 7, ControllerEpoch: 4})
 			r.topic("led", ids(2, 1), &cluster.LeaderAndISR{Leader: 2, ISR: ids(2, 1), ControllerEpoch: 4}).state = OnlinePartition
 			r.c.ctx.topics["led"].partitions[0].setReplicaState(2, OnlineReplica, 0)
+			r.topic("leaderless", ids(1), &cluster.LeaderAndISR{Leader: cluster.NoBroker, ISR: ids(1), ControllerEpoch: 4}).state = OfflinePartition
 			r.answer = func(s Store) StoreResult {
 				if !s.Fenced {
 					return StoreResult{Outcome: Applied, Value: ProducerIDBlockRead{}}
@@ -152,6 +155,10 @@ func code(v ReplyValue) cluster.ErrorCode {
 	case AllocateProducerIDsResult:
 		return v.Err
 	case ControlledShutdownResult:
+		return v.Err
+	case ElectLeadersResult:
+		return v.Err
+	case AlterPartitionReassignmentsResult:
 		return v.Err
 	}
 	panic("unknown answer")
