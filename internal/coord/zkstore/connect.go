@@ -58,6 +58,10 @@ func (l *link) dial(ctx context.Context, addr string) (net.Conn, error) {
 	secure := tls.Client(raw, cfg)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
+		var unknown *tls.CertificateVerificationError
+		if errors.As(err, &unknown) {
+			return nil, fmt.Errorf("%w: %w", errAuth, err)
+		}
 		return nil, fmt.Errorf("tls: %w", err)
 	}
 	return secure, nil

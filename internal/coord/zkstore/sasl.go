@@ -13,7 +13,8 @@ import (
 // digestURI names the service as ZooKeeper's servers and clients do, whatever the host is.
 const digestURI = "zookeeper/zk-sasl-md5"
 
-// errAuth reports that the server did not accept the credentials, or could not prove that it knows them.
+// errAuth reports that one side did not accept who the other says to be: credentials, or the server's certificate. Open does not
+// try on after it.
 var errAuth = errors.New("authentication with ZooKeeper failed")
 
 // digest is one SASL DIGEST-MD5 exchange (RFC 2831) with quality of protection "auth".
