@@ -70,11 +70,15 @@ const (
 // cluster is a ZooKeeper with the brokers on it.
 type cluster struct {
 	*testing.T
-	dir     string
-	zk      string // address
-	store   *zkstore.Store
-	brokers []*broker
-	admin   *kadm.Client
+	dir    string
+	zk     string // address
+	zkConf string
+	zkProc *process
+	// properties are of all brokers, beside what writeProperties gives them.
+	properties string
+	store      *zkstore.Store
+	brokers    []*broker
+	admin      *kadm.Client
 }
 
 // broker is a folder with server.properties and data, and the process that serves it.
@@ -140,7 +144,13 @@ func tail(file string) string {
 // newCluster starts a ZooKeeper; brokers of the given kinds get ids from 0, and are not started yet.
 func newCluster(t *testing.T, kinds ...kind) *cluster {
 	t.Helper()
-	c := &cluster{T: t, dir: t.TempDir(), zk: freeAddr(t)}
+	return newClusterWith(t, "", kinds...)
+}
+
+// newClusterWith gives all brokers more properties.
+func newClusterWith(t *testing.T, properties string, kinds ...kind) *cluster {
+	t.Helper()
+	c := &cluster{T: t, dir: t.TempDir(), zk: freeAddr(t), properties: properties}
 	c.write("log4j.properties", `log4j.rootLogger=INFO,out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
@@ -149,12 +159,12 @@ log4j.logger.org.apache.zookeeper=WARN
 log4j.logger.org.apache.kafka=WARN
 `)
 	_, port, _ := net.SplitHostPort(c.zk)
-	conf := c.write("zk.cfg", fmt.Sprintf("tickTime=500\ndataDir=%s/zk\nclientPort=%s\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n", c.dir, port))
-	zk := c.java(filepath.Join(c.dir, "zk.log"), "-Xmx256M", "org.apache.zookeeper.server.ZooKeeperServerMain", conf)
-	t.Cleanup(func() { _ = zk.cmd.Process.Kill(); <-zk.exited })
+	c.zkConf = c.write("zk.cfg", fmt.Sprintf("tickTime=500\ndataDir=%s/zk\nclientPort=%s\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n", c.dir, port))
+	c.startZooKeeper()
+	t.Cleanup(func() { _ = c.zkProc.cmd.Process.Kill(); <-c.zkProc.exited })
 	var err error
 	if c.store, err = zkstore.Open(t.Context(), zkstore.Options{Connect: c.zk, SessionTimeout: sessionTimeout, ConnectionTimeout: time.Minute}); err != nil {
-		t.Fatalf("zookeeper did not start: %v\n%s", err, tail(zk.log))
+		t.Fatalf("zookeeper did not start: %v\n%s", err, tail(c.zkProc.log))
 	}
 	t.Cleanup(func() { _ = c.store.Close() })
 	var seeds []string
@@ -171,6 +181,11 @@ log4j.logger.org.apache.kafka=WARN
 	t.Cleanup(client.Close)
 	c.admin = kadm.NewClient(client)
 	return c
+}
+
+func (c *cluster) startZooKeeper() {
+	c.Helper()
+	c.zkProc = c.java(filepath.Join(c.dir, "zk.log"), "-Xmx256M", "org.apache.zookeeper.server.ZooKeeperServerMain", c.zkConf)
 }
 
 func (c *cluster) write(name, text string) string {
@@ -208,17 +223,17 @@ func (c *cluster) killAll() {
 
 // writeProperties writes the one server.properties that both kinds read.
 func (b *broker) writeProperties() {
-	rf := min(3, max(1, len(b.c.brokers)))
 	b.c.write(filepath.Join(filepath.Base(b.dir), "server.properties"), fmt.Sprintf(`broker.id=%d
 listeners=PLAINTEXT://%s
 log.dirs=%s
 zookeeper.connect=%s
 zookeeper.session.timeout.ms=%d
-offsets.topic.replication.factor=%d
+offsets.topic.replication.factor=1
 group.initial.rebalance.delay.ms=0
 controlled.shutdown.retry.backoff.ms=500
 replica.lag.time.max.ms=10000
-`, b.id, b.addr, filepath.Join(b.dir, "data"), b.c.zk, sessionTimeout.Milliseconds(), rf))
+%s
+`, b.id, b.addr, filepath.Join(b.dir, "data"), b.c.zk, sessionTimeout.Milliseconds(), b.c.properties))
 }
 
 // launch starts the broker's process without waiting for it.

@@ -1,0 +1,77 @@
+//go:build interop
+
+package zookeeper
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"klamm/internal/coord"
+)
+
+// TestSessionsEndAndZooKeeperRestarts stops klamm's controller for longer than its session, then restarts ZooKeeper,
+// while records are produced with acks=all.
+func TestSessionsEndAndZooKeeperRestarts(t *testing.T) {
+	c := newCluster(t, klamm, klamm, klamm)
+	c.start(0, 1, 2)
+	c.createTopic("load", 6, nil)
+	c.awaitISR("load")
+	l := c.startLoad("load")
+	c.progress(l)
+
+	frozen := c.controller()
+	before := c.registration(frozen)
+	freeze := c.brokers[frozen].proc.cmd.Process
+	_ = freeze.Signal(syscall.SIGSTOP)
+	c.eventually(30*time.Second, "another broker takes the office", func() (bool, string) {
+		now := c.controller()
+		return now >= 0 && now != frozen, fmt.Sprint(now)
+	})
+	c.eventually(30*time.Second, "the frozen broker's registration goes", func() (bool, string) {
+		return c.registration(frozen) == 0, ""
+	})
+	c.progress(l)
+	_ = freeze.Signal(syscall.SIGCONT)
+	c.eventually(30*time.Second, "the broker registers anew", func() (bool, string) { return c.registration(frozen) > before, "" })
+	c.awaitMembers()
+	c.awaitISR("load")
+	c.progress(l)
+
+	registered := [3]int64{c.registration(0), c.registration(1), c.registration(2)}
+	c.end(c.zkProc, syscall.SIGKILL)
+	c.progress(l) // produce needs no ZooKeeper
+	c.startZooKeeper()
+	c.createTopicPatiently("later")
+	c.awaitISR("later")
+	c.awaitISR("load")
+	if now := [3]int64{c.registration(0), c.registration(1), c.registration(2)}; now != registered {
+		t.Logf("sessions outlived by the restart: registrations were %v, are %v", registered, now)
+	}
+	c.finish(l)
+	c.sameReplicas("load")
+}
+
+// registration gives a broker's epoch; 0 when it is not registered.
+func (c *cluster) registration(id int32) int64 {
+	c.Helper()
+	n, err := c.store.Get(c.Context(), coord.BrokerPath(clusterID(id)))
+	if err != nil && !errors.Is(err, coord.ErrNoNode) {
+		c.Fatal(err)
+	}
+	return n.Stat.Czxid
+}
+
+// createTopicPatiently creates a topic as soon as the cluster can.
+func (c *cluster) createTopicPatiently(name string) {
+	c.Helper()
+	c.eventually(60*time.Second, name+" is created", func() (bool, string) {
+		r, err := c.admin.CreateTopic(c.Context(), 3, 3, nil, name)
+		if err == nil {
+			err = r.Err
+		}
+		return err == nil, fmt.Sprint(err)
+	})
+}
