@@ -19,6 +19,9 @@ type Engine struct {
 	Connect func() coord.Store
 	// Expire makes the engine drop a session as if its ttl had passed. The session finds out by itself.
 	Expire func(coord.Session)
+	// Small runs the large tests at a tenth of their size: for engines that repeat every write on several disks of one
+	// test machine, or answer over the network.
+	Small bool
 }
 
 // sessionTTL is short, because engines may find out about an expired session only at its next heartbeat.
@@ -57,6 +60,14 @@ type fixture struct {
 	Engine
 	ctx context.Context
 	s   coord.Store
+}
+
+// size is the size of a large test for this engine.
+func (f *fixture) size(full int) int {
+	if f.Small {
+		return full / 10
+	}
+	return full
 }
 
 func (f *fixture) create(paths ...string) {

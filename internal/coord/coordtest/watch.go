@@ -188,7 +188,7 @@ func watchThenRead(t *testing.T, f *fixture) {
 	w := f.s.NewWatcher()
 	defer w.Close()
 	w.Add("/p", coord.WatchChildren)
-	for i := range 2000 {
+	for i := range f.size(2000) {
 		written := make(chan error, 1)
 		go func() {
 			_, err := f.s.Multi(f.ctx, coord.Create("/p/"+strconv.Itoa(i), nil))

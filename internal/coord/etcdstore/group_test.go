@@ -142,6 +142,7 @@ func TestThreeMembersConform(t *testing.T) {
 		clear(t, remote.client)
 		n := 0
 		return coordtest.Engine{
+			Small: true,
 			Connect: func() coord.Store {
 				n++
 				connect := remote.Connect
@@ -186,6 +187,7 @@ func TestAnExternalEtcdConforms(t *testing.T) {
 	coordtest.Run(t, func(t *testing.T) coordtest.Engine {
 		clear(t, d.client)
 		return coordtest.Engine{
+			Small: true,
 			Connect: func() coord.Store {
 				s, err := d.Connect(context.Background())
 				if err != nil {
