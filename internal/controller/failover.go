@@ -209,8 +209,8 @@ func (c *Core) failover() error {
 		c.startSenders,                   // 6: only now is the set of brokers known
 		c.readAllMarkers,                 // 7: queued topics must be known before any state machine runs
 		c.tellLiveBrokers,                // 8: a broker follows only leaders that it knows to be alive
-		c.startReplicas,                  // 9: ISRs shrink before elections
-		c.startPartitions,                // 10
+		c.startReplicas,                  // 9: the states alone
+		c.startPartitions,                // 10: leaderless ones first, then all others, which is the rest of 9
 		c.takeUpReassignments,            // 11
 		c.tdm().resume,                   // 12
 		c.handlePreferredReplicaElection, // 13

@@ -376,7 +376,8 @@ func (c *Core) electOfflineAndNew(topics []*topicContext) (int, error) {
 	return c.changePartitionStates(ps, OnlinePartition, OfflineStrategy)
 }
 
-// startPartitions derives the states of all partitions at failover and elects where a leader is missing.
+// startPartitions derives the states of all partitions at failover and elects where a leader is missing; those come
+// first, with one write and one request. Then the others are announced.
 func (c *Core) startPartitions() error {
 	for p := range c.ctx.partitions() {
 		switch {
@@ -388,8 +389,20 @@ func (c *Core) startPartitions() error {
 			p.state = OnlinePartition
 		}
 	}
-	_, err := c.electOfflineAndNew(c.ctx.sorted())
-	return err
+	var leaderless []*partitionContext
+	for p := range c.ctx.partitions() {
+		if !p.queued() && p.state != OnlinePartition {
+			leaderless = append(leaderless, p)
+		}
+	}
+	if _, err := c.changePartitionStates(leaderless, OnlinePartition, OfflineStrategy); err != nil {
+		return err
+	}
+	elected := map[*partitionContext]bool{}
+	for _, p := range leaderless {
+		elected[p] = p.state == OnlinePartition
+	}
+	return c.announceReplicas(elected)
 }
 
 // armPartitionRetry starts the timer that tries failed partitions and replicas again (W5, W8 for partitions).

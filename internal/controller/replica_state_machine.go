@@ -55,6 +55,16 @@ func (c *Core) changeReplicaStates(rs []replicaRef, target ReplicaState) error {
 	if len(rs) == 0 {
 		return nil
 	}
+	b := c.newBatch()
+	if err := c.changeReplicaStatesIn(b, rs, target); err != nil {
+		return err
+	}
+	b.send()
+	return nil
+}
+
+// changeReplicaStatesIn is changeReplicaStates that leaves the sending to the caller.
+func (c *Core) changeReplicaStatesIn(b *requestBatch, rs []replicaRef, target ReplicaState) error {
 	byBroker := map[cluster.BrokerID][]replicaRef{}
 	var brokers []cluster.BrokerID
 	for _, r := range rs {
@@ -64,7 +74,6 @@ func (c *Core) changeReplicaStates(rs []replicaRef, target ReplicaState) error {
 		byBroker[r.id] = append(byBroker[r.id], r)
 	}
 	slices.Sort(brokers)
-	b := c.newBatch()
 	for _, id := range brokers {
 		valid := make([]replicaRef, 0, len(byBroker[id]))
 		for _, r := range byBroker[id] {
@@ -78,7 +87,6 @@ func (c *Core) changeReplicaStates(rs []replicaRef, target ReplicaState) error {
 			return err
 		}
 	}
-	b.send()
 	return nil
 }
 
@@ -141,7 +149,8 @@ func (c *Core) toOnlineReplica(b *requestBatch, id cluster.BrokerID, rs []replic
 }
 
 // toOfflineReplica stops replicas and takes them out of their ISR; the other replicas learn the shrunk ISR, unless the
-// topic is queued for deletion.
+// topic is queued for deletion. Where the ISR had shrunk before, with an election, they know it already (Kafka tells them
+// again).
 func (c *Core) toOfflineReplica(b *requestBatch, id cluster.BrokerID, rs []replicaRef) error {
 	var led []replicaRef
 	for _, r := range rs {
@@ -153,13 +162,20 @@ func (c *Core) toOfflineReplica(b *requestBatch, id cluster.BrokerID, rs []repli
 			c.markReplica(r, OfflineReplica)
 		}
 	}
+	before := make(map[*partitionContext]*cluster.LeaderAndISR, len(led))
+	for _, r := range led {
+		before[r.partitionContext] = r.leadership
+	}
 	removed, err := c.removeFromISR(id, led)
 	if err != nil {
 		return err
 	}
 	for _, r := range removed {
-		if r.leadership != nil {
+		switch {
+		case r.leadership != nil && r.leadership != before[r.partitionContext]:
 			b.addLeaderAndISR(r.partitionContext, without(r.assignment.Replicas, id), false)
+		case !r.queued():
+			b.addUpdateMetadata(c.ctx.brokerIDs(), r.partitionContext)
 		}
 		c.markReplica(r, OfflineReplica)
 	}
@@ -240,23 +256,44 @@ func (c *Core) stateWithout(r replicaRef) cluster.LeaderAndISR {
 	return s
 }
 
-// startReplicas derives the states of all replicas at failover and announces them: a replica is Online when its
-// broker is, else Ineligible as a marker, from where it goes Offline.
+// startReplicas derives the states of all replicas at failover: a replica is Online when its broker is, else Ineligible as
+// a marker, from where it goes Offline.
 func (c *Core) startReplicas() error {
-	var online, offline []replicaRef
 	for p := range c.ctx.partitions() {
 		for _, id := range p.assignment.Replicas {
+			state := ReplicaDeletionIneligible
 			if c.ctx.isReplicaOnline(p, id) {
-				p.setReplicaState(id, OnlineReplica, c.now)
-				online = append(online, replicaRef{p, id})
-			} else {
-				p.setReplicaState(id, ReplicaDeletionIneligible, c.now)
-				offline = append(offline, replicaRef{p, id})
+				state = OnlineReplica
+			}
+			p.setReplicaState(id, state, c.now)
+		}
+	}
+	return nil
+}
+
+// announceReplicas tells brokers of all replicas but those of partitions that were just elected, which know: offline
+// replicas leave their ISRs, and then each online replica hears of its partition once, with what came of that. Kafka sends
+// LeaderAndIsr for every partition, then again for each that shrinks, and only then elects; its brokers apply
+// the first two while clients wait for the third.
+func (c *Core) announceReplicas(elected map[*partitionContext]bool) error {
+	var online, offline []replicaRef
+	for p := range c.ctx.partitions() {
+		for _, r := range p.replicas {
+			switch {
+			case r.state == ReplicaDeletionIneligible:
+				offline = append(offline, replicaRef{p, r.id})
+			case r.state == OnlineReplica && !elected[p]:
+				online = append(online, replicaRef{p, r.id})
 			}
 		}
 	}
-	if err := c.changeReplicaStates(online, OnlineReplica); err != nil {
+	b := c.newBatch()
+	if err := c.changeReplicaStatesIn(b, offline, OfflineReplica); err != nil {
 		return err
 	}
-	return c.changeReplicaStates(offline, OfflineReplica)
+	if err := c.changeReplicaStatesIn(b, online, OnlineReplica); err != nil {
+		return err
+	}
+	b.send()
+	return nil
 }

@@ -217,6 +217,9 @@ func (w *World) Degraded() {
 		}
 		for p, state := range t.states {
 			tp := cluster.TopicPartition{Topic: name, Partition: p}
+			if _, assigned := t.partitions[p]; !assigned {
+				continue // written while the topic was replaced by hand
+			}
 			if n := w.nodes[state.Leader]; n != nil {
 				if log, ok := n.logs[tp]; ok && n.badDirs[log.dir] {
 					w.failf("%s is led by broker %d, where it lies in a failed log dir", tp, n.id)
@@ -312,10 +315,10 @@ func (k *checks) finalDisk(n *Node) {
 	}
 }
 
-// mayKeepStrays: replicas that a reassignment removed stay on a broker that could not delete them, until it starts the
-// next time, and on Kafka's brokers for ever.
+// mayKeepStrays: replicas that a reassignment removed stay on a broker that could not delete them, or never got the request,
+// until it starts the next time, and on Kafka's brokers for ever.
 func (k *checks) mayKeepStrays(n *Node) bool {
-	return k.w.deletionsFailed || slices.Contains(k.w.opts.Kafka, n.id)
+	return k.w.deletionsFailed || n.lostDeletions || slices.Contains(k.w.opts.Kafka, n.id)
 }
 
 // finalCache: the cache shows the store's leaderships, and nothing else.

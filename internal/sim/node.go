@@ -16,10 +16,12 @@ type Node struct {
 	broker
 
 	up       bool
-	stopping bool  // it has asked for a controlled shutdown
-	frozen   bool  // its session has expired and it has not noticed
-	paused   bool  // it does not run
-	session  int64 // 0: none
+	stopping bool // it has asked for a controlled shutdown
+	// lostDeletions: a request to delete replicas was dropped with its sender since this process started.
+	lostDeletions bool
+	frozen        bool  // its session has expired and it has not noticed
+	paused        bool  // it does not run
+	session       int64 // 0: none
 
 	core    *controller.Core
 	queue   []controller.Event
@@ -32,7 +34,7 @@ type Node struct {
 
 // start begins a new process.
 func (n *Node) start() {
-	n.up, n.stopping, n.frozen, n.paused = true, false, false, false
+	n.up, n.stopping, n.frozen, n.paused, n.lostDeletions = true, false, false, false, false
 	n.forgetMemory()
 	n.core = controller.New(n.w.coreConfig(n.id))
 	n.queue, n.effects, n.result = nil, nil, nil
@@ -182,6 +184,11 @@ func (n *Node) send(to cluster.BrokerID, e controller.Effect) {
 
 // dropLink closes a sender. The request at its head may be in flight and arrive at any later time.
 func (n *Node) dropLink(id cluster.BrokerID) {
+	for _, e := range n.links[id] {
+		if stop, ok := e.(controller.SendStopReplica); ok && stop.Topics[0].Partitions[0].Delete {
+			n.w.nodes[id].lostDeletions = true
+		}
+	}
 	if q := n.links[id]; len(q) > 0 && n.w.chance(n.w.faults.zombie) {
 		n.w.inFlight = append(n.w.inFlight, flight{id, q[0]})
 	}
