@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
 	"klamm/internal/config"
@@ -188,4 +189,27 @@ func TestProduceOfOneBatchAllocatesLittle(t *testing.T) {
 	if failed != cluster.None || got > 2 {
 		t.Errorf("%v allocations, code %v; want at most 2", got, failed)
 	}
+}
+
+func TestAcksGoOnWhenAFollowerThatWasAboutToJoinIsGone(t *testing.T) {
+	// The controller does not let a broker that is about to stop back into the ISR.
+	c := &scriptedController{answers: []func(*kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error){answerAll(cluster.IneligibleReplica)}}
+	withBroker(t, brokerOptions{logConfig: minISR(2), controller: c}, func(t *testing.T, b *testBroker) {
+		b.alive(1, 2, 3)
+		b.lead(leadState{topic: "t", leader: 1, isr: []int32{1, 2, 3}, isNew: true})
+		b.follow(2, tpT, 0)
+		// A controlled shutdown takes broker 3 out of the ISR; it is alive and was caught up a moment ago.
+		b.lead(leadState{topic: "t", leader: 1, le: 1, pe: 1, isr: []int32{1, 2}, replicas: []int32{1, 2, 3}})
+		b.follow(3, tpT, 0)
+		synctest.Wait()
+		a := b.produce(-1, tpT, "x")
+		b.follow(2, tpT, 1)
+		if r, done := a.result(); done {
+			t.Fatalf("answered while a live follower was expected to join: %+v", r)
+		}
+		b.alive(1, 2)
+		if r, done := a.result(); !done || r.Err != cluster.None {
+			t.Errorf("answered %v: %+v", done, r)
+		}
+	})
 }

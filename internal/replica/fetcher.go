@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,11 +32,14 @@ const fencedPause = 10
 // leader of a new partition has often just not heard of it yet.
 const firstBackoff = 20 * time.Millisecond
 
+// lossesPerWarning spaces the warnings about a leader that stays away.
+const lossesPerWarning = 30
+
 // expressWait is the longest poll of an express fetcher: it lives only until the main fetcher's poll returns.
 const expressWait = 20 * time.Millisecond
 
 // fetcher copies partitions from one leader, with one request in flight (Kafka: ReplicaFetcherThread). Its goroutine
-// owns session and conn; mu guards the partitions and is held for no IO. Whether an append is still right is checked
+// owns session, conn and losses; mu guards the partitions and is held for no IO. Whether an append is still right is checked
 // by Partition under its own lock, so nothing has to wait here when the controller takes partitions away.
 type fetcher struct {
 	m       *Manager
@@ -46,6 +50,7 @@ type fetcher struct {
 
 	session followerSession
 	conn    Conn
+	losses  int // of the connection, in a row
 
 	mu struct {
 		sync.Mutex
@@ -142,12 +147,22 @@ func (f *fetcher) run(ctx context.Context) {
 			return
 		}
 		if err := f.round(ctx); err != nil && ctx.Err() == nil {
-			f.m.counters.fetcherErrors.Add(1)
-			f.m.log.Warn("fetch from leader failed", "broker", f.key.leader, "err", err)
-			f.disconnect()
-			f.delayAll(f.m.cfg.FetchBackoff)
+			f.lost(err)
 		}
 	}
+}
+
+// lost gives up the connection and pauses, longer each time: the leader may have just been started again.
+func (f *fetcher) lost(err error) {
+	f.m.counters.fetcherErrors.Add(1)
+	level := slog.LevelDebug
+	if f.losses == 0 || f.losses%lossesPerWarning == 0 {
+		level = slog.LevelWarn
+	}
+	f.m.log.Log(context.Background(), level, "fetch from leader failed", "broker", f.key.leader, "in_a_row", f.losses+1, "err", err)
+	f.disconnect()
+	f.delayAll(min(firstBackoff<<min(f.losses, 10), f.m.cfg.FetchBackoff))
+	f.losses++
 }
 
 // round truncates where that is due, and fetches once, or waits until there is something to do.
@@ -178,6 +193,7 @@ func (f *fetcher) round(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	f.losses = 0
 	if !f.session.answered(reply) {
 		return nil
 	}
@@ -229,9 +245,10 @@ func (f *fetcher) request(want []FetchPartition, due time.Duration) *kmsg.FetchR
 }
 
 func (f *fetcher) connect(ctx context.Context) error {
-	if f.conn != nil {
+	if f.conn != nil && !dead(f.conn) {
 		return nil
 	}
+	f.disconnect() // there was nothing to fetch while the leader was stopped and started again
 	dialCtx, cancel := context.WithTimeout(ctx, f.m.cfg.SocketTimeout)
 	defer cancel()
 	conn, err := f.dial(dialCtx, f.key.leader)
@@ -240,6 +257,20 @@ func (f *fetcher) connect(ctx context.Context) error {
 	}
 	f.conn = conn
 	return nil
+}
+
+// dead reports whether a connection is known to be broken.
+func dead(c Conn) bool {
+	d, ok := c.(interface{ Done() <-chan struct{} })
+	if !ok {
+		return false
+	}
+	select {
+	case <-d.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 func (f *fetcher) disconnect() {
@@ -282,19 +313,20 @@ func (f *fetcher) delayAll(d time.Duration) {
 	}
 }
 
-func (f *fetcher) delay(tp cluster.TopicPartition, d time.Duration, fenced bool) {
+// delay and refused do nothing to a partition whose place another leadership has taken meanwhile.
+func (f *fetcher) delay(part *followed, d time.Duration, fenced bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if part := f.mu.parts[tp]; part != nil {
+	if f.mu.parts[part.tp] == part {
 		part.notBefore, part.fenced = time.Now().Add(d), fenced
 	}
 }
 
 // refused delays a partition that the leader did not serve, longer each time.
-func (f *fetcher) refused(tp cluster.TopicPartition) {
+func (f *fetcher) refused(part *followed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if part := f.mu.parts[tp]; part != nil {
+	if f.mu.parts[part.tp] == part {
 		part.notBefore = time.Now().Add(min(firstBackoff<<min(part.refusals, 10), f.m.cfg.FetchBackoff))
 		part.refusals++
 	}
@@ -340,11 +372,11 @@ func (f *fetcher) processPartition(ctx context.Context, asked *FetchPartition, g
 		f.m.log.Warn("offset is out of the leader's range", "topic", asked.TP.Topic, "partition", asked.TP.Partition, "leader", f.key.leader, "offset", asked.FetchOffset)
 		f.restart(ctx, part)
 	case cluster.FencedLeaderEpoch:
-		f.delay(asked.TP, fencedPause*f.m.cfg.FetchBackoff, true)
+		f.delay(part, fencedPause*f.m.cfg.FetchBackoff, true)
 	default:
 		f.m.counters.fetcherErrors.Add(1)
 		f.m.log.Debug("leader refused fetch", "topic", asked.TP.Topic, "partition", asked.TP.Partition, "leader", f.key.leader, "err", code)
-		f.refused(asked.TP)
+		f.refused(part)
 	}
 }
 
@@ -360,7 +392,7 @@ func (f *fetcher) take(part *followed, asked *FetchPartition, got *kmsg.FetchRes
 	case err != nil:
 		f.m.counters.fetcherErrors.Add(1)
 		f.m.log.Error("fetched records not appended", "topic", asked.TP.Topic, "partition", asked.TP.Partition, "offset", asked.FetchOffset, "err", err)
-		f.delay(asked.TP, f.m.cfg.FetchBackoff, false)
+		f.delay(part, f.m.cfg.FetchBackoff, false)
 		return
 	}
 	f.m.fetches.wake(asked.TP)

@@ -77,7 +77,7 @@ func (f *fetcher) lastEpoch(log *commitlog.Log) cluster.LeaderEpoch {
 func (f *fetcher) failed(part *followed, what string, err error) {
 	f.m.counters.fetcherErrors.Add(1)
 	f.m.log.Error(what, "topic", part.tp.Topic, "partition", part.tp.Partition, "err", err)
-	f.delay(part.tp, f.m.cfg.FetchBackoff, false)
+	f.delay(part, f.m.cfg.FetchBackoff, false)
 }
 
 // truncateDue finds, before their first fetch, where partitions leave the leader's log: by asking for the end of their
@@ -159,9 +159,9 @@ func (f *fetcher) epochEnd(part *followed, p *kmsg.OffsetForLeaderEpochResponseT
 	case cluster.None:
 		f.truncate(part, EpochEndOffset{LeaderEpoch: cluster.LeaderEpoch(p.LeaderEpoch), EndOffset: p.EndOffset})
 	case cluster.FencedLeaderEpoch:
-		f.delay(part.tp, fencedPause*f.m.cfg.FetchBackoff, true)
+		f.delay(part, fencedPause*f.m.cfg.FetchBackoff, true)
 	default:
-		f.refused(part.tp)
+		f.refused(part)
 	}
 }
 
@@ -185,10 +185,10 @@ func (f *fetcher) restart(ctx context.Context, part *followed) {
 		f.failed(part, "leader's offsets not known", err)
 		return
 	case code == cluster.FencedLeaderEpoch:
-		f.delay(part.tp, fencedPause*f.m.cfg.FetchBackoff, true)
+		f.delay(part, fencedPause*f.m.cfg.FetchBackoff, true)
 		return
 	case code != cluster.None:
-		f.refused(part.tp)
+		f.refused(part)
 		return
 	}
 	var offset int64

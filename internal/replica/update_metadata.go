@@ -1,9 +1,12 @@
 package replica
 
 import (
+	"time"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
+	"klamm/internal/metadata"
 )
 
 // HandleUpdateMetadata applies an UpdateMetadata request, version 0 to 8, to the metadata cache behind the gates that
@@ -22,6 +25,7 @@ func (m *Manager) HandleUpdateMetadata(req *kmsg.UpdateMetadataRequest) *kmsg.Up
 		resp.ErrorCode = int16(cluster.StaleControllerEpoch)
 		return resp
 	}
+	before := m.metadata.Image()
 	changes := m.metadata.Apply(req)
 	if len(changes.Removed) > 0 && m.hooks.PartitionsRemoved != nil {
 		m.hooks.PartitionsRemoved(changes.Removed)
@@ -31,7 +35,36 @@ func (m *Manager) HandleUpdateMetadata(req *kmsg.UpdateMetadataRequest) *kmsg.Up
 	for _, tp := range adopted.wake {
 		m.wakeAll(tp)
 	}
+	if brokersLeft(before, m.metadata.Image()) {
+		m.advanceHighWatermarks()
+	}
 	return resp
+}
+
+// brokersLeft reports whether a broker that was alive before is no longer.
+func brokersLeft(before, now *metadata.Image) bool {
+	for _, b := range before.Brokers() {
+		if !now.HasBroker(b.ID) {
+			return true
+		}
+	}
+	return false
+}
+
+// advanceHighWatermarks lets the partitions that are led here go on which waited for a follower that was about to join
+// the ISR and is gone now. Nothing else would look at them: their ISR members have fetched everything, and producers may
+// all be waiting for acks (Kafka waits for the next append then).
+func (m *Manager) advanceHighWatermarks() {
+	now := time.Now()
+	online, _ := m.online()
+	for _, p := range online {
+		p.mu.RLock()
+		advanced := p.advanceHighWatermarkLocked(now)
+		p.mu.RUnlock()
+		if advanced {
+			m.wakeAll(p.tp)
+		}
+	}
 }
 
 // adoptOrphansLocked lets partitions follow whose leaders have become known. Kafka leaves them without a fetcher until
