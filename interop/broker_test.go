@@ -60,17 +60,23 @@ type broker struct {
 // It is stopped when the test ends.
 func startBroker(t *testing.T, properties ...string) *broker {
 	t.Helper()
+	b := newBroker(t, append([]string{"broker.id=1"}, properties...)...)
+	b.start()
+	return b
+}
+
+// newBroker prepares a broker that does not run yet. It is stopped when the test ends.
+func newBroker(t *testing.T, properties ...string) *broker {
+	t.Helper()
 	b := &broker{t: t, dir: t.TempDir()}
 	b.conf = append([]string{
-		"broker.id=1",
 		"listeners=PLAINTEXT://127.0.0.1:0",
 		"log.dirs=" + filepath.Join(b.dir, "data"),
 		"etcd.data.dir=" + filepath.Join(b.dir, "etcd"),
 		"web.listen=127.0.0.1:0",
 	}, properties...)
-	b.start()
 	t.Cleanup(func() {
-		if b.running() {
+		if b.cmd != nil && b.running() {
 			b.kill()
 		}
 		if t.Failed() {
@@ -160,9 +166,11 @@ func (b *broker) running() bool {
 
 // kill ends the process as a power cut would end it, without a chance to write anything.
 func (b *broker) kill() {
-	_ = b.cmd.Process.Signal(syscall.SIGKILL)
+	b.signal(syscall.SIGKILL)
 	<-b.exited
 }
+
+func (b *broker) signal(s syscall.Signal) { _ = b.cmd.Process.Signal(s) }
 
 // stop asks for a clean stop and gives the exit code.
 func (b *broker) stop() int {

@@ -40,7 +40,7 @@ func (b *broker) moveLeaderships(ctx context.Context) {
 			b.log.Info("leaderships moved to other brokers", "duration", time.Since(began))
 			return
 		}
-		lone := time.Since(later(began, b.replicas.LastFollowerFetch())) > loneAfter
+		lone := b.alone() || time.Since(later(began, b.replicas.LastFollowerFetch())) > loneAfter
 		if !time.Now().Add(pause).Before(end) || lone {
 			b.log.Warn("stopping although this broker still leads partitions that others replicate",
 				"partitions", remaining, "followed", !lone, "err", err)
@@ -53,6 +53,12 @@ func (b *broker) moveLeaderships(ctx context.Context) {
 			return // it is no longer a broker of the cluster: nothing to move
 		}
 	}
+}
+
+// alone reports whether no other broker is registered.
+func (b *broker) alone() bool {
+	brokers := b.cache.Image().Brokers()
+	return len(brokers) == 0 || len(brokers) == 1 && brokers[0].ID == b.cfg.ID
 }
 
 func later(a, b time.Time) time.Time {

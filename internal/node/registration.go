@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ type registration struct {
 	id    cluster.BrokerID
 	node  coord.BrokerNode
 	ttl   time.Duration
+	log   *slog.Logger
 	// remember keeps the id of a new session for the process that comes after this one.
 	remember func(session int64)
 
@@ -32,7 +34,7 @@ type registration struct {
 // register announces the broker. Another live broker with the same id or address refuses it.
 func (b *broker) register(ctx context.Context) error {
 	b.reg = &registration{
-		store: b.store, id: b.cfg.ID, ttl: b.cfg.CoordinationSession(),
+		store: b.store, id: b.cfg.ID, log: b.log, ttl: b.cfg.CoordinationSession(),
 		remember: func(session int64) {
 			if err := rememberSession(b.dirs, b.clusterID, session); err != nil {
 				b.log.Warn("cannot remember the session: a restart after a crash will wait until it has expired", "err", err)
@@ -95,10 +97,15 @@ func (r *registration) leave(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	if err := s.Close(ctx); err != nil && !errors.Is(err, coord.ErrSessionExpired) {
-		return fmt.Errorf("take back the registration of broker %d: %w", r.id, err)
+	err := s.Close(ctx)
+	switch {
+	case err == nil || errors.Is(err, coord.ErrSessionExpired):
+		return nil
+	case errors.Is(err, coord.ErrUnavailable), errors.Is(err, coord.ErrUnknownOutcome), errors.Is(err, context.DeadlineExceeded):
+		r.log.Warn("the registration could not be taken back, it goes when the session expires", "broker", r.id, "err", err)
+		return nil
 	}
-	return nil
+	return fmt.Errorf("take back the registration of broker %d: %w", r.id, err)
 }
 
 func (r *registration) session() coord.Session {

@@ -32,7 +32,7 @@ var noise = []string{
 	"failed to find", "bbolt: ", // peers of a lone member; progress of the database
 	// A member that is away is told of once, by "peer became inactive"; these repeat it, some every few seconds.
 	"lost TCP streaming", "closed TCP streaming", "prober ", "failed to reach the peer URL", "failed to get version", "dropped internal Raft message",
-	"failed to connect to remote peer", "failed to write out of order", "health check for peer",
+	"failed to connect to remote peer", "failed to write out of order", "health check for peer", "waiting for ReadIndex response",
 }
 
 // leaseGone is the error of ending a session that is over already, which is not worth a word.
