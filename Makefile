@@ -21,7 +21,7 @@ check:
 
 # Real clients, Kafka's own tools and jars; installs what is missing through apt, pip and Maven.
 interop:
-	env=$$(bash interop/setup.sh) && eval "$$env" && go test -tags interop -count=1 -timeout 20m ./interop/... ./internal/coord/zkstore
+	env=$$(bash interop/setup.sh) && eval "$$env" && go test -p 1 -tags interop -count=1 -timeout 20m ./interop/... ./internal/coord/zkstore
 
 # Figures beside Apache Kafka's from the same run.
 bench:
