@@ -35,6 +35,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return admin.TopicsMain(context.Background(), rest, stdout, stderr)
 	case "cluster":
 		return clusterMain(rest, stdout, stderr)
+	case "deletion":
+		return admin.DeletionMain(context.Background(), rest, stdout, stderr)
 	case "version", "--version":
 		fmt.Fprintln(stdout, "klamm", version())
 		return 0
@@ -78,6 +80,8 @@ Usage:
         name: klamm kafka-topics.sh, or a link kafka-topics.sh to klamm.
   klamm cluster members list | add | remove --config server.properties
         Show and change the etcd members that brokers run (etcd.cluster).
+  klamm deletion list | why TOPIC | watch
+        Show deletions that run or wait, and why, from any broker.
   klamm version
   klamm help
 

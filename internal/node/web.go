@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"klamm/internal/controller/driver"
 )
 
 // web serves health, metrics and the read-only API on web.listen. It changes nothing in the cluster.
@@ -108,6 +106,7 @@ func (w *web) routes() http.Handler {
 	mux.HandleFunc("GET /api/v1/topics/{topic}", w.json(w.topic))
 	mux.HandleFunc("GET /api/v1/topics/{topic}/deletion", w.json(w.deletion))
 	mux.HandleFunc("GET /api/v1/deletions", w.json(w.deletions))
+	mux.HandleFunc("GET /api/v1/leftovers", w.json(w.leftovers))
 	mux.HandleFunc("GET /{$}", w.serveIndex)
 	if w.b.opts.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -149,6 +148,7 @@ func (w *web) serveIndex(rw http.ResponseWriter, _ *http.Request) {
 <li><a href="/api/v1/controller">/api/v1/controller</a> the controller: epoch, queue, last events
 <li><a href="/api/v1/topics">/api/v1/topics</a> topics and their partitions
 <li><a href="/api/v1/deletions">/api/v1/deletions</a> deletions that run or wait, and why
+<li><a href="/api/v1/leftovers">/api/v1/leftovers</a> what brokers that are away have to remove when they return
 <li><a href="/metrics">/metrics</a> for Prometheus
 <li><a href="/healthz">/healthz</a>, <a href="/readyz">/readyz</a> for probes
 </ul></html>
@@ -183,37 +183,4 @@ func (w *web) json(get func(*http.Request) (any, error)) http.HandlerFunc {
 			w.b.log.Debug("answer a web request", "path", r.URL.Path, "err", err)
 		}
 	}
-}
-
-func (w *web) deletions(r *http.Request) (any, error) {
-	ds, err := w.b.driver.Deletions(r.Context())
-	if errors.Is(err, driver.ErrNotController) {
-		return nil, w.notController()
-	}
-	if err != nil {
-		return nil, err
-	}
-	out := make([]deletionView, 0, len(ds))
-	for _, d := range ds {
-		out = append(out, viewOf(d))
-	}
-	return out, nil
-}
-
-func (w *web) notController() error {
-	return &httpError{http.StatusConflict, fmt.Sprintf("broker %d is not the controller; ask broker %d", w.b.cfg.ID, w.b.driver.ActiveControllerID())}
-}
-
-func (w *web) deletion(r *http.Request) (any, error) {
-	all, err := w.deletions(r)
-	if err != nil {
-		return nil, err
-	}
-	topic := r.PathValue("topic")
-	for _, d := range all.([]deletionView) {
-		if d.Topic == topic {
-			return d, nil
-		}
-	}
-	return nil, &httpError{http.StatusNotFound, fmt.Sprintf("topic %q is not being deleted", topic)}
 }
