@@ -96,7 +96,7 @@ func FuzzDecoding(f *testing.F) {
 			t.Errorf("%d strings in %d bytes", len(names), len(b))
 		}
 		d = decoder{b: b}
-		results, err := d.multiResults(3)
+		results, err := d.multiResults(3, 1)
 		if err == nil && len(results) != 3 {
 			t.Errorf("%d results", len(results))
 		}
@@ -112,13 +112,13 @@ func TestMultiResultsAreRead(t *testing.T) {
 	b = appendStat(appendMultiHeader(b, opSetData, false), coord.Stat{Czxid: 1, Mzxid: 7, Version: 9})
 	b = appendMultiHeader(appendMultiHeader(b, opDelete, false), opError, true)
 	d := decoder{b: b}
-	got, err := d.multiResults(4)
+	got, err := d.multiResults(4, 1)
 	if err != nil || got[1].path != "/a0000000001" || got[1].stat.EphemeralOwner != 5 || got[2].stat.Version != 9 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for n := range len(b) {
 		d := decoder{b: b[:n]}
-		if r, err := d.multiResults(4); err == nil {
+		if r, err := d.multiResults(4, 1); err == nil {
 			t.Fatalf("%d of %d bytes are read as %+v", n, len(b), r)
 		}
 	}

@@ -225,6 +225,10 @@ func (f *fakeServer) multiLocked(d *decoder) []byte {
 			}
 			f.nodes[path] = &fakeNode{data, coord.Stat{Czxid: f.zxid, Mzxid: f.zxid}}
 			f.fireLocked(path, eventCreated)
+			if f.old {
+				out = appendString(appendMultiHeader(out, opCreate, false), path)
+				break
+			}
 			out = appendStat(appendString(appendMultiHeader(out, op, false), path), f.nodes[path].stat)
 		case opSetData:
 			data, version := d.buffer(), d.int()

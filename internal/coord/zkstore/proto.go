@@ -10,6 +10,7 @@ import (
 
 // Operation codes (ZooKeeper: ZooDefs.OpCode).
 const (
+	opCreate        int32 = 1
 	opDelete        int32 = 2
 	opExists        int32 = 3
 	opGetData       int32 = 4
@@ -134,8 +135,9 @@ type multiResult struct {
 	stat coord.Stat
 }
 
-// multiResults reads the answer to a multi.
-func (d *decoder) multiResults(want int) ([]multiResult, error) {
+// multiResults reads the answer to a multi that was given at the change zxid. Servers before 3.6 answer a create without
+// its stat; they apply and answer one write at a time, so the change is the answer's own.
+func (d *decoder) multiResults(want int, zxid int64) ([]multiResult, error) {
 	out := make([]multiResult, 0, want)
 	for d.err == nil {
 		op, done := d.int(), d.bool()
@@ -145,6 +147,9 @@ func (d *decoder) multiResults(want int) ([]multiResult, error) {
 		}
 		r := multiResult{op: op}
 		switch op {
+		case opCreate:
+			r.path = d.string()
+			r.stat = coord.Stat{Czxid: zxid, Mzxid: zxid}
 		case opCreate2:
 			r.path = d.string()
 			r.stat, _ = d.stat()

@@ -232,8 +232,9 @@ func TestWatchesFireAfterAReconnectWithBothKindsOfServer(t *testing.T) {
 				if i == 0 {
 					op = coord.Create("/a", nil)
 				}
-				if _, err := s.Multi(t.Context(), op); err != nil {
-					t.Fatal(err)
+				r, err := s.Multi(t.Context(), op)
+				if err != nil || r[0].Stat.Czxid == 0 || r[0].Stat.Version != i {
+					t.Fatal(r, err)
 				}
 				events, err := w.Next(t.Context())
 				if err != nil || events[0].Path != "/a" {

@@ -154,7 +154,7 @@ func (s *Store) decodeMulti(r *reply, ops []coord.Op, results []coord.OpResult) 
 	if err := r.failure(); err != nil {
 		return err
 	}
-	answers, err := r.body.multiResults(len(ops))
+	answers, err := r.body.multiResults(len(ops), r.zxid)
 	if err != nil {
 		return fmt.Errorf("%w: %w", coord.ErrUnknownOutcome, err)
 	}
@@ -166,8 +166,11 @@ func (s *Store) decodeMulti(r *reply, ops []coord.Op, results []coord.OpResult) 
 
 func (s *Store) result(op coord.Op, a multiResult) coord.OpResult {
 	r := coord.OpResult{Path: op.Path, Err: codeError(a.code), Stat: a.stat}
-	if a.op == opCreate2 {
+	if a.op == opCreate || a.op == opCreate2 {
 		r.Path = s.local(a.path)
+	}
+	if a.op == opCreate && op.Session != nil {
+		r.Stat.EphemeralOwner = op.Session.ID()
 	}
 	if a.op == opError && a.code == codeOK {
 		r.Err = coord.ErrAborted // an operation before the one that failed
@@ -238,7 +241,7 @@ func (s *Store) decodeSingle(r *reply, guard *coord.Guard, op coord.Op, result *
 	if guard != nil {
 		want = 2
 	}
-	answers, err := r.body.multiResults(want)
+	answers, err := r.body.multiResults(want, r.zxid)
 	if err != nil {
 		return fmt.Errorf("%w: %w", coord.ErrUnknownOutcome, err)
 	}
