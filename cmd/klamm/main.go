@@ -20,7 +20,7 @@ func main() {
 	os.Exit(run(args, os.Stdout, os.Stderr))
 }
 
-// run picks the command. Exit codes: 0 fine, 1 failure, 2 usage.
+// run picks the command. Exit codes: 0 fine, 1 failure, 2 usage; those of doctor differ, see its help.
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		usage(stderr)
@@ -37,6 +37,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return clusterMain(rest, stdout, stderr)
 	case "deletion":
 		return admin.DeletionMain(context.Background(), rest, stdout, stderr)
+	case "doctor":
+		return doctorMain(rest, os.Stdin, stdout, stderr)
 	case "version", "--version":
 		fmt.Fprintln(stdout, "klamm", version())
 		return 0
@@ -82,6 +84,8 @@ Usage:
         Show and change the etcd members that brokers run (etcd.cluster).
   klamm deletion list | why TOPIC | watch
         Show deletions that run or wait, and why, from any broker.
+  klamm doctor --zookeeper host:2181[/chroot] [--bootstrap-server host:port]
+        Examine a cluster in ZooKeeper mode, of Kafka or klamm, from outside.
   klamm version
   klamm help
 

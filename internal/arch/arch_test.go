@@ -42,6 +42,8 @@ var allowedImports = map[string][]string{
 	"group/coordinator": {"cluster", "record", "config", "metadata", "commitlog", "replica", "group"},
 	"admin":             {"cluster", "config"},
 	"admin/console":     {"admin", "cluster"},
+	"doctor":            {"cluster", "coord"},
+	"migrate":           {"coord"},
 	"replica":           {"cluster", "record", "wire", "metadata", "commitlog", "config"},
 	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "group", "admin"},
 	"node":              {"*"},

@@ -11,13 +11,25 @@ import (
 
 	"klamm/internal/config"
 	"klamm/internal/coord"
+	"klamm/internal/coord/etcdstore"
 	"klamm/internal/coord/zkstore"
 )
 
 // openZooKeeper connects to the ZooKeeper of a cluster, which Kafka's brokers may share.
 func openZooKeeper(ctx context.Context, z config.ZooKeeper, log *slog.Logger) (*Coordination, error) {
+	c, err := dialZooKeeper(ctx, z, false, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuseMigration(ctx, c.Store); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func dialZooKeeper(ctx context.Context, z config.ZooKeeper, expectChroot bool, log *slog.Logger) (*Coordination, error) {
 	o := zkstore.Options{
-		Connect: z.Connect, SessionTimeout: z.SessionTimeout, ConnectionTimeout: z.ConnectionTimeout,
+		Connect: z.Connect, ExpectChroot: expectChroot, SessionTimeout: z.SessionTimeout, ConnectionTimeout: z.ConnectionTimeout,
 		MaxInFlight: z.MaxInFlight, SetACL: z.SetACL, Log: log,
 	}
 	if z.User != "" {
@@ -33,10 +45,27 @@ func openZooKeeper(ctx context.Context, z config.ZooKeeper, log *slog.Logger) (*
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper.connect=%s: %w", z.Connect, err)
 	}
-	if err := refuseMigration(ctx, s); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
 	return &Coordination{Store: s, Name: "ZooKeeper at " + z.Connect, Close: s.Close}, nil
+}
+
+// ExamineZooKeeper connects to the ZooKeeper of a cluster for a tool: nothing is created, and a migration to KRaft is no
+// obstacle.
+func ExamineZooKeeper(ctx context.Context, z config.ZooKeeper, log *slog.Logger) (*Coordination, error) {
+	return dialZooKeeper(ctx, z, true, log)
+}
+
+// FillZooKeeper connects to a ZooKeeper for a tool that writes a cluster's state there; the chroot is created.
+func FillZooKeeper(ctx context.Context, z config.ZooKeeper, log *slog.Logger) (*Coordination, error) {
+	return openZooKeeper(ctx, z, log)
+}
+
+// OpenEtcdDir runs the etcd of a directory in this process, for a tool. No broker may use it meanwhile.
+func OpenEtcdDir(ctx context.Context, dir string, log *slog.Logger) (*Coordination, error) {
+	engine, err := etcdstore.Embedded(ctx, etcdstore.EmbeddedConfig{Dir: dir, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return ofEngine(engine, "embedded etcd in "+dir), nil
 }
 
 // refuseMigration keeps away from a cluster that moves to KRaft: its state no longer belongs to who is elected in ZooKeeper.

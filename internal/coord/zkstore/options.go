@@ -19,6 +19,8 @@ type Options struct {
 	// Connect is host:port[,host:port...][/chroot] (zookeeper.connect). A port may be left out: 2181. The chroot is created
 	// where it is missing.
 	Connect string
+	// ExpectChroot makes Open fail where the chroot is missing instead of creating it.
+	ExpectChroot bool
 	// SessionTimeout is asked of the server, which may give another; 0 = 18 s.
 	SessionTimeout time.Duration
 	// ConnectionTimeout is how long Open waits for a first connection, and calls for one that was lost; 0 = SessionTimeout.

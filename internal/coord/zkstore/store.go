@@ -72,7 +72,7 @@ func (s *Store) begin(ctx context.Context) error {
 		return fmt.Errorf("greet zookeeper: %w", err)
 	}
 	if err := s.createChroot(ctx); err != nil {
-		return fmt.Errorf("create the chroot %s: %w", s.chroot, err)
+		return fmt.Errorf("chroot %s: %w", s.chroot, err)
 	}
 	return nil
 }
@@ -108,6 +108,9 @@ func (s *Store) createChroot(ctx context.Context) error {
 		}
 		if !errors.Is(err, coord.ErrNoNode) {
 			return err
+		}
+		if s.o.ExpectChroot {
+			return fmt.Errorf("%w (%s): the chroot of a cluster exists, is it the right one?", err, p)
 		}
 		missing = append(missing, p)
 	}

@@ -1,0 +1,77 @@
+// Package doctor examines a Kafka cluster in ZooKeeper mode, or one of klamm, from outside: a pure analyser over snapshots of
+// the coordination tree, and over what brokers say, whose result are findings, each with evidence and the safe next step.
+//
+// What is wrong for a moment only, such as a topic that is just being created or deleted, is no finding: the tree is
+// read twice, and only what holds both times counts. Nothing here writes but Apply, which carries out a plan of repairs.
+package doctor
+
+import (
+	"slices"
+	"time"
+)
+
+// Observation is what the analyser judges.
+type Observation struct {
+	First *Snapshot
+	// Second was taken a while after First; nil for one look only, which also reports what may be passing.
+	Second *Snapshot
+	// Brokers are the answers of the brokers; nil when they were not asked.
+	Brokers *Answers
+}
+
+// deletionGrace is how long a deletion without a visible obstacle may take before it counts as stuck.
+const deletionGrace = time.Minute
+
+// Analyse gives the findings, the worst first.
+func Analyse(o Observation) []Finding {
+	v := newView(o.First)
+	findings := v.examine(o.Brokers)
+	if o.Second != nil {
+		before := map[string]bool{}
+		for _, f := range findings {
+			before[f.key()] = true
+		}
+		earlier := v
+		v = newView(o.Second)
+		findings = slices.DeleteFunc(v.examine(o.Brokers), func(f Finding) bool { return !before[f.key()] })
+		findings = append(findings, v.controllerMoves(earlier)...)
+	}
+	sortFindings(findings)
+	return findings
+}
+
+// examine gives the findings of one look.
+func (v *view) examine(answers *Answers) []Finding {
+	out := slices.Clone(v.broken)
+	out = append(out, v.controller()...)
+	out = append(out, v.registrations()...)
+	for _, name := range v.order {
+		out = append(out, v.examineTopic(v.topics[name], answers)...)
+	}
+	out = append(out, v.requests()...)
+	out = append(out, v.notifications()...)
+	out = append(out, v.ownNodes()...)
+	if answers != nil {
+		out = append(out, v.compare(answers)...)
+	}
+	return out
+}
+
+// examineTopic judges one name.
+func (v *view) examineTopic(t *topic, answers *Answers) []Finding {
+	switch {
+	case t.node == nil && t.marker != nil:
+		return v.orphanMarker(t)
+	case t.node == nil:
+		return v.orphanConfig(t)
+	case !t.decoded:
+		return nil // reported as unreadable
+	case t.marker != nil:
+		return v.deletion(t, answers)
+	}
+	var out []Finding
+	out = append(out, v.initialisation(t)...)
+	out = append(out, v.leadership(t)...)
+	out = append(out, v.consistency(t)...)
+	return append(out, v.reassignment(t)...)
+}
