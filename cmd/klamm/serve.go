@@ -21,7 +21,7 @@ Usage: klamm serve [server.properties] [options]
 
   server.properties      a Kafka broker's configuration file; every key it knows
                          keeps its meaning. Without one: broker.id=1,
-                         listeners=PLAINTEXT://127.0.0.1:9092, log.dirs=./klamm-data/logs
+                         listeners=PLAINTEXT://127.0.0.1:9092, log.dirs=./klamm-data/log
   --override KEY=VALUE   set one key, over file and environment; repeatable
   --log-format FORMAT    text (default) or json; logs go to standard error
   --log-level LEVEL      debug, info (default), warn or error
@@ -38,9 +38,16 @@ klamm's own keys:
                              etcd.listen, etcd.tls.ca, etcd.tls.cert, etcd.tls.key
   etcd.endpoints             an etcd that others run: https://host:2379,... ; also
                              etcd.tls.*, etcd.user, etcd.password
+  zookeeper.connect          Kafka's key: keep the state in ZooKeeper instead; with a
+                             login by zookeeper.sasl.jaas.config (Kafka has that in
+                             a file) and zookeeper.max.in.flight.requests (1024)
   web.listen                 health, metrics and API (default 127.0.0.1:8080;
                              empty turns it off): /healthz /readyz /metrics /api/v1/
   broker.session.timeout.ms  how long a silent broker counts as alive (default 6000)
+  topic.deletion.offline.replicas
+                             whether a topic's deletion waits for a broker that is
+                             gone: auto (default), complete or wait; and for how
+                             long: topic.deletion.offline.replica.timeout.ms
 `
 
 type serveOptions struct {

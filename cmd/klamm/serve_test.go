@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"klamm/internal/config"
 )
 
 func TestServeOptions(t *testing.T) {
@@ -29,6 +31,16 @@ func TestServeOptionMistakesAreNamed(t *testing.T) {
 	} {
 		if _, err := parseServe(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// The README promises that the help lists klamm's own keys.
+func TestTheHelpNamesEveryOwnKey(t *testing.T) {
+	help := strings.ReplaceAll(serveHelp, "etcd.tls.*", "etcd.tls.ca etcd.tls.cert etcd.tls.key")
+	for _, d := range config.BrokerKeys() {
+		if d.Own && !strings.Contains(help, d.Name) {
+			t.Errorf("klamm serve --help does not name %s", d.Name)
 		}
 	}
 }

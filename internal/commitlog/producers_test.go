@@ -163,10 +163,14 @@ func TestTransactionsHoldTheLastStableOffsetAndAbortsAreListed(t *testing.T) {
 	}
 }
 
-func TestAProducerIsForgottenAfterItsExpiry(t *testing.T) {
+// TestR22AProducerGoesOnAfterItsExpiry holds requirement R22: a producer that was idle for longer than producer.id.expiration.ms is forgotten
+// and goes on with its next sequence, whichever that is; one with an open transaction is kept.
+func TestR22AProducerGoesOnAfterItsExpiry(t *testing.T) {
 	b := newBroker(t).open()
 	l := b.log("t", 0)
-	mustAppend(t, l, batchOf(1, 5, nowMs, idempotent(1, 0, 0)))
+	for seq := range int32(3) {
+		mustAppend(t, l, batchOf(1, 5, nowMs, idempotent(1, 0, seq)))
+	}
 	mustAppend(t, l, batchOf(1, 5, nowMs, transactional(2, 0, 0)))
 	l.expireProducers(nowMs+25*3600*1000, b.producerExpiry())
 	var ids []int64
@@ -175,5 +179,14 @@ func TestAProducerIsForgottenAfterItsExpiry(t *testing.T) {
 	}
 	if d := cmp.Diff([]int64{2}, ids); d != "" { // its transaction is undecided
 		t.Error(d)
+	}
+	if info := mustAppend(t, l, batchOf(1, 5, nowMs, idempotent(1, 0, 3))); info.FirstOffset != 4 || info.Duplicate {
+		t.Errorf("the next batch after the expiry: %+v", info)
+	}
+	if info := mustAppend(t, l, batchOf(1, 5, nowMs, idempotent(1, 0, 3))); !info.Duplicate {
+		t.Errorf("the same batch again: %+v", info)
+	}
+	if _, err := l.AppendAsLeader(batchOf(1, 5, nowMs, idempotent(1, 0, 5)), AppendOptions{}); Code(err) != cluster.OutOfOrderSequenceNumber {
+		t.Errorf("a gap after the expiry: %v", err)
 	}
 }

@@ -91,6 +91,11 @@ func (c *checker) checkListeners(b *Broker) {
 	listeners, err := parseEndpoints(c.text("listeners"))
 	if err != nil {
 		c.fault("listeners", "%s", err)
+		if advertised, err := parseEndpoints(c.text("advertised.listeners")); err != nil {
+			c.fault("advertised.listeners", "%s", err)
+		} else {
+			c.checkAdvertisable("advertised.listeners", advertised)
+		}
 		return
 	}
 	if len(listeners) == 0 {
@@ -197,20 +202,29 @@ func (c *checker) chooseAdvertised(b *Broker, protocols map[string]string) {
 			c.fault(key, "%s is not one of the names in listeners: %s", a.Name, listenerNames(b.Listeners))
 		}
 		a.Protocol = protocols[a.Name]
-		switch {
-		case a.Host == "0.0.0.0" || a.Host == "::":
-			c.fault(key, "%s cannot be advertised, clients cannot connect to it: set advertised.listeners to the address they reach this broker by, like %s://%s",
-				a, a.Name, net.JoinHostPort(c.hostname(), strconv.Itoa(a.Port)))
-		case a.Host == "":
+		if a.Host == "" {
 			a.Host = c.hostname()
-		case a.Port == 0 && text != "":
-			c.fault(key, "%s needs a port", a)
 		}
 	}
+	c.checkAdvertisable(key, advertised)
 	if _, ok := find(advertised, b.InterBrokerListener); !ok && text != "" {
 		c.fault(key, "the inter-broker listener %s must be advertised too", b.InterBrokerListener)
 	}
 	b.AdvertisedListeners = advertised
+}
+
+// checkAdvertisable refuses addresses that no client can connect to. A port of the system's choice is known once it is bound, so in
+// listeners it is none.
+func (c *checker) checkAdvertisable(key string, advertised []Endpoint) {
+	for _, a := range advertised {
+		switch {
+		case a.Host == "0.0.0.0" || a.Host == "::":
+			c.fault(key, "%s cannot be advertised, clients cannot connect to it: set advertised.listeners to the address they reach this broker by, like %s://%s",
+				a, a.Name, net.JoinHostPort(c.hostname(), strconv.Itoa(a.Port)))
+		case a.Port == 0 && key == "advertised.listeners":
+			c.fault(key, "%s needs a port", a)
+		}
+	}
 }
 
 func find(list []Endpoint, name string) (Endpoint, bool) {

@@ -158,6 +158,8 @@ func TestListenersAreJudgedTogether(t *testing.T) {
 		{"inter-broker listener twice", map[string]string{"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"}, "only one of"},
 		{"control plane on the same listener", map[string]string{"control.plane.listener.name": "PLAINTEXT"}, "must not be the inter-broker listener"},
 		{"wildcard not advertised", map[string]string{"listeners": "PLAINTEXT://0.0.0.0:9092"}, "set advertised.listeners to the address they reach this broker by"},
+		{"wildcard advertised beside another fault", map[string]string{"listeners": "PLAINTEXT://:99999", "advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "cannot be advertised"},
+		{"advertised without a port", map[string]string{"advertised.listeners": "PLAINTEXT://:0"}, "needs a port"},
 		{"wildcard advertised", map[string]string{"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "cannot be advertised"},
 		{"advertised without listener", map[string]string{"advertised.listeners": "PLAINTEXT://h:1,B://h:2"}, "B is not one of the names in listeners"},
 		{"wildcard with another address advertised", map[string]string{"listeners": "PLAINTEXT://0.0.0.0:9092", "advertised.listeners": "PLAINTEXT://kafka:9092"}, ""},
