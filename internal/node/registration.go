@@ -34,7 +34,7 @@ type registration struct {
 // register announces the broker. Another live broker with the same id or address refuses it.
 func (b *broker) register(ctx context.Context) error {
 	b.reg = &registration{
-		store: b.store, id: b.cfg.ID, log: b.log, ttl: b.cfg.CoordinationSession(),
+		store: b.store, id: b.cfg.ID, log: b.log, ttl: b.sessionTTL(),
 		remember: func(session int64) {
 			if err := rememberSession(b.dirs, b.clusterID, session); err != nil {
 				b.log.Warn("cannot remember the session: a restart after a crash will wait until it has expired", "err", err)
@@ -52,6 +52,23 @@ func (b *broker) register(ctx context.Context) error {
 		return fmt.Errorf("refusing to start: %w", err)
 	}
 	return err
+}
+
+// Members of an etcd cluster end a session up to half a second late. And when the broker that died was the leader among
+// them, the next one is elected within a second and gives every session its whole time again.
+const (
+	etcdLateness   = time.Second
+	lateSessionMin = 3 * time.Second // shorter ones are left alone: they would become too nervous
+)
+
+// sessionTTL is the session to ask for, so that a dead broker is noticed within broker.session.timeout.ms in most cases,
+// and a second later in the worst.
+func (b *broker) sessionTTL() time.Duration {
+	ttl := b.cfg.CoordinationSession()
+	if len(b.cfg.Etcd.Cluster) > 0 && ttl >= lateSessionMin {
+		ttl -= etcdLateness
+	}
+	return ttl
 }
 
 func (r *registration) open(ctx context.Context, o coord.RegisterOptions) (coord.Session, error) {

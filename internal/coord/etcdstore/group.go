@@ -58,7 +58,7 @@ const (
 	groupElectionTicks  = 5
 	groupElection       = groupTickMs * groupElectionTicks * time.Millisecond
 	groupToken          = "klamm"
-	groupTryTimeout     = 2 * time.Second
+	groupTryTimeout     = 5 * time.Second
 	groupRetryFor       = 10 * time.Second // reads and refused writes outlast an election or two
 	quorumNoticeAfter   = 2 * time.Second
 	quorumNoticeEvery   = 10 * time.Second

@@ -31,7 +31,7 @@ type ClientConfig struct {
 const (
 	foreignReadsMax   = 128
 	foreignOpsMax     = 100 // those inside an operation count with those beside it
-	remoteTryTimeout  = 2 * time.Second
+	remoteTryTimeout  = 3 * time.Second
 	remoteDialTimeout = 2 * time.Second
 	remoteSendMax     = 10 << 20
 )
