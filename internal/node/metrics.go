@@ -6,10 +6,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/controller/driver"
 	"klamm/internal/replica"
+	"klamm/internal/wire"
 )
 
 // topicsInMetrics bounds the topics that get metrics of their own; the rest is counted together under an empty topic.
@@ -32,7 +32,9 @@ func (kafkaCollector) Describe(chan<- *prometheus.Desc) {}
 func (k kafkaCollector) Collect(ch chan<- prometheus.Metric) {
 	e := emitter{ch}
 	e.controller(k.b.driver.Metrics())
-	e.replicas(k.b.replicas.Metrics())
+	replicas := k.b.replicas.Metrics()
+	e.replicas(replicas)
+	e.traffic(replicas)
 	e.topics(k.b.replicas.TopicMetrics(topicsInMetrics))
 	e.groups(k.b.groups)
 	e.conversions(k.b.handlers.Conversions())
@@ -142,9 +144,26 @@ func (e emitter) replicas(m replica.Metrics) {
 	e.gauge("kafka_server_replicafetchermanager_maxlag", "messages the slowest follower partition is behind", float64(m.MaxLag), "clientid", "Replica")
 }
 
+// traffic is the broker's, without a label, as Kafka's MBeans without a topic.
+func (e emitter) traffic(m replica.Metrics) {
+	const p = "kafka_server_brokertopicmetrics_"
+	e.counter(p+"bytesin_total", "bytes produced by clients", float64(m.BytesIn))
+	e.counter(p+"bytesout_total", "bytes fetched by clients", float64(m.BytesOut))
+	e.counter(p+"messagesin_total", "records produced by clients", float64(m.MessagesIn))
+	e.counter(p+"replicationbytesin_total", "bytes fetched from leaders", float64(m.ReplicationBytesIn))
+	e.counter(p+"replicationbytesout_total", "bytes fetched by followers", float64(m.ReplicationBytesOut))
+	e.counter(p+"totalproducerequests_total", "partitions of produce requests", float64(m.ProduceRequests))
+	e.counter(p+"totalfetchrequests_total", "partitions of fetch requests", float64(m.FetchRequests))
+	e.counter(p+"failedproducerequests_total", "", float64(m.FailedProduce))
+	e.counter(p+"failedfetchrequests_total", "", float64(m.FailedFetch))
+}
+
 func (e emitter) topics(ts []replica.TopicMetrics) {
 	const p = "kafka_server_brokertopicmetrics_"
 	for _, t := range ts {
+		if t.Topic == "" {
+			continue // the topics beyond the limit count in the broker's traffic only: Prometheus takes an empty label for none
+		}
 		e.counter(p+"bytesin_total", "bytes produced by clients", float64(t.BytesIn), "topic", t.Topic)
 		e.counter(p+"bytesout_total", "bytes fetched by clients", float64(t.BytesOut), "topic", t.Topic)
 		e.counter(p+"messagesin_total", "records produced by clients", float64(t.MessagesIn), "topic", t.Topic)
@@ -163,7 +182,7 @@ func (e emitter) network(b *broker) {
 	s := b.server.Stats()
 	for _, a := range b.table.APIs(true) {
 		k := s.Key(a.Key)
-		e.counter("kafka_network_requestmetrics_requests_total", "requests", float64(k.Requests.Load()), "request", kmsg.NameForKey(a.Key))
+		e.counter("kafka_network_requestmetrics_requests_total", "requests", float64(k.Requests.Load()), "request", wire.APIName(a.Key))
 	}
 	e.gauge("kafka_server_socketservermetrics_connection_count", "open connections", float64(s.ConnectionsOpen.Load()))
 	e.counter("klamm_network_connections_refused_total", "connections refused by a limit", float64(s.ConnectionsRefused.Load()))

@@ -5,10 +5,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"klamm/internal/cluster"
 	"klamm/internal/metadata"
+	"klamm/internal/wire"
 )
 
 // The views are what the web API shows; their JSON names are a contract with its users.
@@ -84,7 +83,7 @@ func (w *web) brokerInfo(*http.Request) (any, error) {
 		v.LogDirs = append(v.LogDirs, lv)
 	}
 	for _, a := range b.table.APIs(true) {
-		v.APIs = append(v.APIs, apiView{a.Key, kmsg.NameForKey(a.Key), a.Min, a.Max})
+		v.APIs = append(v.APIs, apiView{a.Key, wire.APIName(a.Key), a.Min, a.Max})
 	}
 	return v, nil
 }

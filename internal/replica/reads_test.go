@@ -253,6 +253,9 @@ func TestTopicMetricsSumUpWhatIsOverTheLimit(t *testing.T) {
 	if got := b.TopicMetrics(-1); len(got) != 2 || got[0].Topic != "calm" {
 		t.Errorf("after a deletion: %+v", got)
 	}
+	if got := b.Metrics(); got.BytesIn != 3*size || got.BytesOut != 3*size || got.MessagesIn != 3 {
+		t.Errorf("the broker's counters after a deletion: in %d and out %d bytes, %d messages; want %d, %d, 3", got.BytesIn, got.BytesOut, got.MessagesIn, 3*size, 3*size)
+	}
 }
 
 func TestHighWatermarksAreWrittenOncePartitionsAreKnown(t *testing.T) {

@@ -28,10 +28,12 @@ type topicStats struct {
 	replicationBytesIn, replicationOut atomic.Int64
 }
 
-// topicTable has the stats of the topics with hosted partitions.
+// topicTable has the stats of the topics with hosted partitions, and what those counted that have none any more: the broker's
+// counters must not go back with a deletion.
 type topicTable struct {
 	sync.Mutex
 	topics map[string]*topicStats
+	gone   TopicMetrics
 }
 
 // join counts one more hosted partition of the topic.
@@ -54,7 +56,27 @@ func (t *topicTable) leave(topic string) {
 	if s := t.topics[topic]; s != nil {
 		if s.partitions--; s.partitions == 0 {
 			delete(t.topics, topic)
+			t.gone.add(s.metrics())
 		}
+	}
+}
+
+// total sums up all topics, those that are gone among them.
+func (t *topicTable) total() TopicMetrics {
+	t.Lock()
+	defer t.Unlock()
+	sum := t.gone
+	for _, s := range t.topics {
+		sum.add(s.metrics())
+	}
+	return sum
+}
+
+func (s *topicStats) metrics() TopicMetrics {
+	return TopicMetrics{
+		Topic: s.topic, BytesIn: s.bytesIn.Load(), BytesOut: s.bytesOut.Load(), MessagesIn: s.messagesIn.Load(),
+		ReplicationBytesIn: s.replicationBytesIn.Load(), ReplicationBytesOut: s.replicationOut.Load(),
+		FailedProduce: s.failedProduce.Load(), FailedFetch: s.failedFetch.Load(),
 	}
 }
 
@@ -76,7 +98,7 @@ type Metrics struct {
 	FailedProduce               int64
 	FetchRequests               int64 // partitions of fetch requests that were read
 	FailedFetch                 int64
-	BytesIn, BytesOut           int64 // clients, of topics hosted now
+	BytesIn, BytesOut           int64 // clients
 	MessagesIn                  int64
 	ReplicationBytesIn          int64
 	ReplicationBytesOut         int64
@@ -97,13 +119,9 @@ func (m *Manager) Metrics() Metrics {
 		FetchRequests: c.fetchRequests.Load(), FailedFetch: c.failedFetch.Load(), FetcherErrors: c.fetcherErrors.Load(),
 	}
 	out.Fetchers, out.FailedPartitions, out.MaxLag = m.fetchers.gauges()
-	for _, t := range m.TopicMetrics(-1) {
-		out.BytesIn += t.BytesIn
-		out.BytesOut += t.BytesOut
-		out.MessagesIn += t.MessagesIn
-		out.ReplicationBytesIn += t.ReplicationBytesIn
-		out.ReplicationBytesOut += t.ReplicationBytesOut
-	}
+	all := m.topics.total()
+	out.BytesIn, out.BytesOut, out.MessagesIn = all.BytesIn, all.BytesOut, all.MessagesIn
+	out.ReplicationBytesIn, out.ReplicationBytesOut = all.ReplicationBytesIn, all.ReplicationBytesOut
 	online, offline := m.online()
 	out.PartitionCount, out.OfflineReplicaCount = len(online)+offline, offline
 	for _, p := range online {
@@ -162,11 +180,7 @@ func (m *Manager) TopicMetrics(limit int) []TopicMetrics {
 	m.topics.Lock()
 	all := make([]TopicMetrics, 0, len(m.topics.topics))
 	for _, s := range m.topics.topics {
-		all = append(all, TopicMetrics{
-			Topic: s.topic, BytesIn: s.bytesIn.Load(), BytesOut: s.bytesOut.Load(), MessagesIn: s.messagesIn.Load(),
-			ReplicationBytesIn: s.replicationBytesIn.Load(), ReplicationBytesOut: s.replicationOut.Load(),
-			FailedProduce: s.failedProduce.Load(), FailedFetch: s.failedFetch.Load(),
-		})
+		all = append(all, s.metrics())
 	}
 	m.topics.Unlock()
 	slices.SortFunc(all, func(a, b TopicMetrics) int {
@@ -183,15 +197,19 @@ func (m *Manager) TopicMetrics(limit int) []TopicMetrics {
 	}
 	var rest TopicMetrics
 	for _, t := range all[limit:] {
-		rest.BytesIn += t.BytesIn
-		rest.BytesOut += t.BytesOut
-		rest.MessagesIn += t.MessagesIn
-		rest.ReplicationBytesIn += t.ReplicationBytesIn
-		rest.ReplicationBytesOut += t.ReplicationBytesOut
-		rest.FailedProduce += t.FailedProduce
-		rest.FailedFetch += t.FailedFetch
+		rest.add(t)
 	}
 	return append(all[:limit:limit], rest)
+}
+
+func (t *TopicMetrics) add(o TopicMetrics) {
+	t.BytesIn += o.BytesIn
+	t.BytesOut += o.BytesOut
+	t.MessagesIn += o.MessagesIn
+	t.ReplicationBytesIn += o.ReplicationBytesIn
+	t.ReplicationBytesOut += o.ReplicationBytesOut
+	t.FailedProduce += o.FailedProduce
+	t.FailedFetch += o.FailedFetch
 }
 
 func brokerIDs(in []int32) []cluster.BrokerID {

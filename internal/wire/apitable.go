@@ -2,6 +2,8 @@ package wire
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -149,4 +151,15 @@ func validSoftware(s string) bool {
 		}
 	}
 	return s != ""
+}
+
+// kafkaSpelling turns the initialisms of kmsg's names into Kafka's words.
+var kafkaSpelling = strings.NewReplacer("AlterPartitionAssignments", "AlterPartitionReassignments", "ISR", "Isr", "IDs", "Ids", "ID", "Id", "SASL", "Sasl", "ACLs", "Acls", "SCRAM", "Scram")
+
+// APIName is Kafka's name of an API, as its metrics and logs have it, or the key's number.
+func APIName(key int16) string {
+	if key < 0 || key > kmsg.MaxKey {
+		return strconv.Itoa(int(key))
+	}
+	return kafkaSpelling.Replace(kmsg.NameForKey(key))
 }

@@ -238,7 +238,7 @@ func (c *ClientConn) roundTrip(ctx context.Context, req kmsg.Request) (*buffer, 
 		}
 		err = c.Err()
 	}
-	return nil, fmt.Errorf("%s v%d to %s: %w", kmsg.NameForKey(req.Key()), req.GetVersion(), c.addr, err)
+	return nil, fmt.Errorf("%s v%d to %s: %w", APIName(req.Key()), req.GetVersion(), c.addr, err)
 }
 
 // send writes req and registers the call for its answer; nil if it has none.

@@ -50,7 +50,7 @@ func DecodeRequestBody(req kmsg.Request, body []byte) error {
 		err = req.ReadFrom(body)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s v%d request: %w", ErrMalformed, kmsg.NameForKey(req.Key()), req.GetVersion(), err)
+		return fmt.Errorf("%w: %s v%d request: %w", ErrMalformed, APIName(req.Key()), req.GetVersion(), err)
 	}
 	return nil
 }
@@ -58,7 +58,7 @@ func DecodeRequestBody(req kmsg.Request, body []byte) error {
 // DecodeResponseBody decodes a body in the version set in resp. Byte slices of resp alias body, strings do not.
 func DecodeResponseBody(resp kmsg.Response, body []byte) error {
 	if err := resp.ReadFrom(body); err != nil {
-		return fmt.Errorf("%w: %s v%d response: %w", ErrMalformed, kmsg.NameForKey(resp.Key()), resp.GetVersion(), err)
+		return fmt.Errorf("%w: %s v%d response: %w", ErrMalformed, APIName(resp.Key()), resp.GetVersion(), err)
 	}
 	return nil
 }

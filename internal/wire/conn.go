@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // AnonymousPrincipal is who a client is before, or without, authentication.
@@ -254,7 +252,7 @@ func (c *Conn) logClose(reason string, err error, key, version int16, clientID s
 	}
 	args := []any{"reason", reason, "remote", c.nc.RemoteAddr().String(), "listener", c.listener.Name}
 	if key >= 0 {
-		args = append(args, "api", apiName(key), "version", version, "client", clientID)
+		args = append(args, "api", APIName(key), "version", version, "client", clientID)
 	}
 	if err != nil {
 		args = append(args, "err", err)
@@ -270,17 +268,9 @@ func (c *Conn) logPanic(p any, r *Request) {
 	c.srv.stats.HandlerPanics.Add(1)
 	args := []any{"panic", fmt.Sprint(p), "remote", c.nc.RemoteAddr().String(), "listener", c.listener.Name}
 	if r != nil {
-		args = append(args, "api", apiName(r.Key), "version", r.Version, "client", r.ClientID)
+		args = append(args, "api", APIName(r.Key), "version", r.Version, "client", r.ClientID)
 	}
 	c.srv.log.Error("connection closed by a panic", append(args, "stack", string(debug.Stack()))...)
-}
-
-// apiName is Kafka's name of a key, or its number.
-func apiName(key int16) string {
-	if key < 0 || key > kmsg.MaxKey {
-		return fmt.Sprint(key)
-	}
-	return kmsg.NameForKey(key)
 }
 
 // signal leaves a token in a channel of capacity one.

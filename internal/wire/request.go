@@ -125,7 +125,7 @@ func (r *Request) claim() bool {
 	if r.answered.CompareAndSwap(false, true) {
 		return true
 	}
-	r.Conn.srv.log.Error("request answered twice", "api", kmsg.NameForKey(r.Key), "version", r.Version,
+	r.Conn.srv.log.Error("request answered twice", "api", APIName(r.Key), "version", r.Version,
 		"correlation", r.CorrelationID, "client", r.ClientID, "stack", string(debug.Stack()))
 	r.Conn.close()
 	return false
@@ -147,7 +147,7 @@ func (r *Request) encode(resp Response, throttle time.Duration) (a answer) {
 		return answer{}
 	}
 	if resp.Key() != r.Key {
-		panic(fmt.Sprintf("wire: answer of %s to %s", kmsg.NameForKey(resp.Key()), kmsg.NameForKey(r.Key)))
+		panic(fmt.Sprintf("wire: answer of %s to %s", APIName(resp.Key()), APIName(r.Key)))
 	}
 	resp.SetVersion(r.Version)
 	if t, ok := resp.(kmsg.SetThrottleResponse); ok && throttle > 0 {
@@ -171,7 +171,7 @@ func encodeResponse(resp kmsg.Response, correlationID int32) *buffer {
 	buf := getBuffer(512)
 	buf.b = AppendResponse(buf.b, resp, correlationID)
 	if size := uint64(len(buf.b) - 4); size > math.MaxInt32 {
-		panic(fmt.Sprintf("wire: %s answer of %d bytes", kmsg.NameForKey(resp.Key()), size))
+		panic(fmt.Sprintf("wire: %s answer of %d bytes", APIName(resp.Key()), size))
 	}
 	return buf
 }
