@@ -39,6 +39,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return admin.DeletionMain(context.Background(), rest, stdout, stderr)
 	case "doctor":
 		return doctorMain(rest, os.Stdin, stdout, stderr)
+	case "migrate":
+		return migrateMain(rest, stdout, stderr)
 	case "version", "--version":
 		fmt.Fprintln(stdout, "klamm", version())
 		return 0
@@ -86,6 +88,8 @@ Usage:
         Show deletions that run or wait, and why, from any broker.
   klamm doctor --zookeeper host:2181[/chroot] [--bootstrap-server host:port]
         Examine a cluster in ZooKeeper mode, of Kafka or klamm, from outside.
+  klamm migrate zookeeper-to-etcd | etcd-to-zookeeper --zookeeper host:2181 ...
+        Copy the state of a stopped cluster to the other engine.
   klamm version
   klamm help
 

@@ -34,10 +34,21 @@ func Analyse(o Observation) []Finding {
 		earlier := v
 		v = newView(o.Second)
 		findings = slices.DeleteFunc(v.examine(o.Brokers), func(f Finding) bool { return !before[f.key()] })
-		findings = append(findings, v.controllerMoves(earlier)...)
+		findings = withMoves(findings, v.controllerMoves(earlier))
 	}
 	sortFindings(findings)
 	return findings
+}
+
+// withMoves adds what the two looks tell of the office together. While elections follow each other a look sees /controller
+// and its epoch of different terms: what it says of the holder means nothing then.
+func withMoves(findings, moves []Finding) []Finding {
+	if len(moves) > 0 {
+		findings = slices.DeleteFunc(findings, func(f Finding) bool {
+			return f.Subject == "controller" && f.Code != "epoch-from-the-future" && f.Code != "kraft-migration"
+		})
+	}
+	return append(findings, moves...)
 }
 
 // examine gives the findings of one look.

@@ -54,6 +54,9 @@ func ExamineZooKeeper(ctx context.Context, z config.ZooKeeper, log *slog.Logger)
 	return dialZooKeeper(ctx, z, true, log)
 }
 
+// NoChroot reports whether ExamineZooKeeper failed because the chroot is missing.
+func NoChroot(err error) bool { return errors.Is(err, coord.ErrNoNode) }
+
 // FillZooKeeper connects to a ZooKeeper for a tool that writes a cluster's state there; the chroot is created.
 func FillZooKeeper(ctx context.Context, z config.ZooKeeper, log *slog.Logger) (*Coordination, error) {
 	return openZooKeeper(ctx, z, log)

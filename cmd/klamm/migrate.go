@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"klamm/internal/config"
+	"klamm/internal/migrate"
+	"klamm/internal/node"
+)
+
+const migrateHelp = `Copy the state of a stopped cluster between ZooKeeper and the etcd that klamm
+brings along, with a checksum over both sides. docs/migration.md has the steps
+around it.
+
+Usage: klamm migrate zookeeper-to-etcd --zookeeper HOST:PORT[/CHROOT] --etcd-data-dir DIR
+       klamm migrate etcd-to-zookeeper --zookeeper HOST:PORT[/CHROOT] --etcd-data-dir DIR
+
+  --zookeeper LIST       where ZooKeeper is, as in zookeeper.connect
+  --config FILE          a broker's server.properties, for zookeeper.connect,
+                         zookeeper.sasl.*, zookeeper.ssl.*, zookeeper.set.acl
+  --etcd-data-dir DIR    etcd.data.dir of the broker that will run on it, or did
+  --dry-run              only read the source and say what would be copied
+  --verify               only compare the two sides
+  --help
+
+All brokers must be stopped: it is refused while one is registered or in office. The
+target must be empty, or hold a part of the same state, as after a copy that broke off,
+which then goes on. Neither side is changed but for what is added to the target.
+
+Exit codes: 0 done and equal, 1 failure or a difference, 2 usage.
+`
+
+type migrateOptions struct {
+	zookeeper, config, dir string
+	toEtcd                 bool
+	dryRun, verify, help   bool
+}
+
+func parseMigrate(args []string) (migrateOptions, error) {
+	var o migrateOptions
+	words, err := options{
+		command: "migrate",
+		values:  map[string]*string{"--zookeeper": &o.zookeeper, "--config": &o.config, "--etcd-data-dir": &o.dir},
+		flags:   map[string]*bool{"--dry-run": &o.dryRun, "--verify": &o.verify, "--help": &o.help, "-h": &o.help},
+	}.parse(args)
+	if err != nil || o.help {
+		return o, err
+	}
+	switch {
+	case len(words) != 1 || words[0] != "zookeeper-to-etcd" && words[0] != "etcd-to-zookeeper":
+		return o, errors.New("want zookeeper-to-etcd or etcd-to-zookeeper; `klamm migrate --help` says more")
+	case o.zookeeper == "" && o.config == "":
+		return o, errors.New("name the ZooKeeper by --zookeeper or --config")
+	case o.dir == "":
+		return o, errors.New("name the directory by --etcd-data-dir")
+	case o.dryRun && o.verify:
+		return o, errors.New("--dry-run looks before the copy, --verify after it: want one of them")
+	}
+	o.toEtcd = words[0] == "zookeeper-to-etcd"
+	return o, nil
+}
+
+// migrateMain runs `klamm migrate`. 0 fine, 1 failure, 2 usage.
+func migrateMain(args []string, stdout, stderr io.Writer) int {
+	o, err := parseMigrate(args)
+	var z config.ZooKeeper
+	if err == nil && !o.help {
+		z, err = zooKeeperOptions(o.zookeeper, o.config)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "klamm migrate: %v\n", err)
+		return 2
+	}
+	if o.help {
+		fmt.Fprint(stdout, migrateHelp)
+		return 0
+	}
+	ctx, stop := stopOnSignal()
+	defer stop()
+	m := migration{options: o, zookeeper: z, stdout: stdout, stderr: stderr, log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError}))}
+	if err := m.run(ctx); err != nil {
+		fmt.Fprintf(stderr, "klamm migrate: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+type migration struct {
+	options        migrateOptions
+	zookeeper      config.ZooKeeper
+	stdout, stderr io.Writer
+	log            *slog.Logger
+}
+
+func (m migration) run(ctx context.Context) (err error) {
+	from, err := m.openSource(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	source, err := migrate.Read(ctx, from.Store, progress(m.stderr, "reading "+from.Name))
+	if err != nil {
+		return fmt.Errorf("%s: %w", from.Name, err)
+	}
+	m.describe(from.Name, source)
+	if len(source.Nodes) == 0 {
+		return fmt.Errorf("%s holds nothing: is it the right place?", from.Name)
+	}
+	if m.options.dryRun {
+		return m.preview(ctx, source)
+	}
+	to, err := m.openTarget(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	if !m.options.verify {
+		written, err := migrate.Copy(ctx, source, to.Store, progress(m.stderr, "writing "+to.Name))
+		if err != nil {
+			return fmt.Errorf("%s: %w (%d nodes were written; once the cause is gone the same command goes on)", to.Name, err, written)
+		}
+		fmt.Fprintf(m.stdout, "%d nodes written\n", written)
+	}
+	return m.compare(ctx, from, to)
+}
+
+// compare reads both sides: the source too, which nobody may have changed meanwhile.
+func (m migration) compare(ctx context.Context, from, to *node.Coordination) error {
+	source, err := migrate.Read(ctx, from.Store, progress(m.stderr, "reading "+from.Name))
+	if err != nil {
+		return fmt.Errorf("%s: %w", from.Name, err)
+	}
+	target, err := migrate.Read(ctx, to.Store, progress(m.stderr, "reading "+to.Name))
+	if err != nil {
+		return fmt.Errorf("%s: %w", to.Name, err)
+	}
+	m.describe(to.Name, target)
+	if err := migrate.Same(source, target); err != nil {
+		return fmt.Errorf("the two sides differ: %w", err)
+	}
+	fmt.Fprintln(m.stdout, "The two sides are equal.")
+	return nil
+}
+
+func (m migration) describe(name string, t migrate.Tree) {
+	fmt.Fprintf(m.stdout, "%s: %d nodes, %d bytes of data, %d notifications and ephemeral nodes left out\n", name, len(t.Nodes), t.Bytes, t.Skipped)
+	for _, c := range t.Counts() {
+		if c.Nodes > 0 {
+			fmt.Fprintf(m.stdout, "  %6d %s\n", c.Nodes, c.Kind)
+		}
+	}
+	fmt.Fprintf(m.stdout, "  sha256 %s\n", t.Checksum())
+}
+
+// preview says what a copy would write, without making anything where there is nothing yet.
+func (m migration) preview(ctx context.Context, source migrate.Tree) error {
+	to, err := m.peekTarget(ctx)
+	if err != nil {
+		return err
+	}
+	if to == nil {
+		fmt.Fprintf(m.stdout, "Dry run: all %d nodes would be written.\n", len(source.Nodes))
+		return nil
+	}
+	target, err := migrate.Read(ctx, to.Store, nil)
+	if err = errors.Join(err, to.Close()); err != nil {
+		return fmt.Errorf("%s: %w", to.Name, err)
+	}
+	missing, err := migrate.Missing(source, target)
+	if err != nil {
+		return fmt.Errorf("%s: %w", to.Name, err)
+	}
+	fmt.Fprintf(m.stdout, "Dry run: %d nodes would be written, %d are there already.\n", len(missing), len(target.Nodes))
+	return nil
+}
+
+func (m migration) openSource(ctx context.Context) (*node.Coordination, error) {
+	if m.options.toEtcd {
+		return node.ExamineZooKeeper(ctx, m.zookeeper, m.log)
+	}
+	if !holdsEtcd(m.options.dir) {
+		return nil, fmt.Errorf("%s holds no etcd of klamm's", m.options.dir)
+	}
+	return node.OpenEtcdDir(ctx, m.options.dir, m.log)
+}
+
+func (m migration) openTarget(ctx context.Context) (*node.Coordination, error) {
+	if !m.options.toEtcd {
+		return node.FillZooKeeper(ctx, m.zookeeper, m.log)
+	}
+	if m.options.verify && !holdsEtcd(m.options.dir) {
+		return nil, fmt.Errorf("%s holds no etcd of klamm's", m.options.dir)
+	}
+	return node.OpenEtcdDir(ctx, m.options.dir, m.log)
+}
+
+// peekTarget opens a target that exists; nil when there is none.
+func (m migration) peekTarget(ctx context.Context) (*node.Coordination, error) {
+	if m.options.toEtcd {
+		if !holdsEtcd(m.options.dir) {
+			return nil, nil
+		}
+		return node.OpenEtcdDir(ctx, m.options.dir, m.log)
+	}
+	c, err := node.ExamineZooKeeper(ctx, m.zookeeper, m.log)
+	if node.NoChroot(err) {
+		return nil, nil
+	}
+	return c, err
+}
+
+// holdsEtcd reports whether an etcd of klamm's was in the directory.
+func holdsEtcd(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "member"))
+	return err == nil
+}
