@@ -148,7 +148,7 @@ func TestFranzGoProducesAndConsumesWithEveryCodec(t *testing.T) {
 // client is a franz-go client of the broker that is closed with the test.
 func client(t *testing.T, b *broker, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.addr)}, opts...)...)
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.addr), kgo.MetadataMinAge(50 * time.Millisecond)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
