@@ -79,7 +79,13 @@ func (p *purgatory) add(op pending, n int, key func(int) cluster.TopicPartition,
 	p.waiting.Add(1) // before the check below: wake relies on it
 	for i := range w.watches {
 		w.watches[i] = watch{waiter: w, index: i, key: key(i)}
+	}
+	for i := range w.watches {
 		p.link(&w.watches[i])
+	}
+	if w.done.Load() {
+		w.unwatch() // a wake answered it between two links and could not take away the later ones
+		return w
 	}
 	if !w.try(-1) && !p.timers.add(w) {
 		w.expire()
@@ -170,11 +176,15 @@ func (w *waiter) expire() {
 }
 
 func (w *waiter) leave() {
+	w.unwatch()
+	w.home.timers.remove(w)
+	w.home.waiting.Add(-1)
+}
+
+func (w *waiter) unwatch() {
 	for i := range w.watches {
 		w.home.unlink(&w.watches[i])
 	}
-	w.home.timers.remove(w)
-	w.home.waiting.Add(-1)
 }
 
 // timerQueue ends waiting requests at their deadlines: one heap for all purgatories, owned by run.

@@ -188,3 +188,34 @@ func TestRequestsEndOnceUnderConcurrentWakesAndDeadlines(t *testing.T) {
 		t.Errorf("%d requests left", p.waiting.Load())
 	}
 }
+
+// A wake may find a request through its first partition while its later ones are still to come.
+func TestARequestAnsweredWhileItIsEnteredLeavesNothingBehind(t *testing.T) {
+	withTimers(t, func(p *purgatory) {
+		const partitions = 40
+		for last := range partitions {
+			op := newTestOp(1)
+			key := func(i int) cluster.TopicPartition {
+				if i == last {
+					op.mark(0)
+					p.wake(testTP(0))
+				}
+				return testTP(i)
+			}
+			var waker sync.WaitGroup
+			waker.Go(func() {
+				for range 100 {
+					p.wake(testTP(0))
+				}
+			})
+			p.add(op, partitions, key, time.Now().Add(time.Hour))
+			waker.Wait()
+			if op.ended != 1 {
+				t.Fatalf("answered %d times", op.ended)
+			}
+		}
+		if !p.empty() {
+			t.Error("watches of answered requests are left")
+		}
+	})
+}
