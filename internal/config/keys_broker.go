@@ -24,7 +24,7 @@ var brokerKeys = []*Definition{
 	def("controller.socket.timeout.ms", Int, "30000", Medium, nil, "Timeout of the controller's requests to brokers."),
 	null("create.topic.policy.class.name", Class, Low, nil, "Java class that may veto topic creation; klamm loads no classes."),
 	def("delete.records.purgatory.purge.interval.requests", Int, "1", Medium, nil, "Kept requests between two sweeps of waiting DeleteRecords."),
-	def("delete.topic.enable", Boolean, "true", High, nil, "Whether topics can be deleted."),
+	clusterWide(def("delete.topic.enable", Boolean, "true", High, nil, "Whether topics can be deleted. Deletions that have begun go on.")),
 	def("fetch.max.bytes", Int, "57671680", Medium, atLeast(1024), "Most bytes one fetch returns."),
 	def("fetch.purgatory.purge.interval.requests", Int, "1000", Medium, nil, "Kept requests between two sweeps of waiting fetches."),
 	null("inter.broker.listener.name", String, Medium, nil, "Listener that brokers talk to each other on; chosen by security.inter.broker.protocol if not set."),

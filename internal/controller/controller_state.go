@@ -20,27 +20,31 @@ const (
 	StateControllerShutdown               ControllerState = 12
 	StateUncleanLeaderElectionEnable      ControllerState = 13
 	StateTopicUncleanLeaderElectionEnable ControllerState = 14
-	StateUpdateMetadataResponseReceived   ControllerState = 16
 	StateListPartitionReassignment        ControllerState = 15
-	stateNamesEnd                                         = 17
+	StateUpdateMetadataResponseReceived   ControllerState = 16
+	StateUpdateFeatures                   ControllerState = 17
+
+	// ControllerStates is how many there are: they are numbered from 0.
+	ControllerStates = 18
 )
 
-var stateNames = [stateNamesEnd]string{
+var stateNames = [ControllerStates]string{
 	StateIdle: "Idle", StateControllerChange: "ControllerChange", StateBrokerChange: "BrokerChange", StateTopicChange: "TopicChange",
 	StateISRChange: "IsrChange", StateLeaderAndISRResponseReceived: "LeaderAndIsrResponseReceived", StateLogDirChange: "LogDirChange",
 	StateAlterPartitionReassignment: "AlterPartitionReassignment", StateListPartitionReassignment: "ListPartitionReassignment",
 	StateAutoLeaderBalance: "AutoLeaderBalance", StateManualLeaderBalance: "ManualLeaderBalance",
 	StateControllerShutdown: "ControllerShutdown", StateUncleanLeaderElectionEnable: "UncleanLeaderElectionEnable",
 	StateTopicUncleanLeaderElectionEnable: "TopicUncleanLeaderElectionEnable", StateUpdateMetadataResponseReceived: "UpdateMetadataResponseReceived",
+	StateUpdateFeatures: "UpdateFeatures",
 }
 
 // String gives Kafka's name of the state.
 func (s ControllerState) String() string { return stateNames[s] }
 
-// RateAndTimeMetric names the timer of the state; empty for states that have none.
+// RateAndTimeMetric names the timer of the state; empty for states that have none (Kafka: ControllerState.rateAndTimeMetricName).
 func (s ControllerState) RateAndTimeMetric() string {
 	switch s {
-	case StateIdle, StateUpdateMetadataResponseReceived, StateControllerShutdown:
+	case StateIdle, StateUpdateMetadataResponseReceived:
 		return ""
 	case StateBrokerChange:
 		return "LeaderElectionRateAndTimeMs"
@@ -61,7 +65,7 @@ func StateOf(ev Event) ControllerState {
 		return StateBrokerChange
 	case TopicChange, PartitionModifications:
 		return StateTopicChange
-	case TopicDeletion, StopReplicaReply:
+	case TopicDeletion, StopReplicaReply, TopicDeletionEnable:
 		return StateTopicDeletion
 	case AlterPartitionReassignments, PartitionReassignmentChange:
 		return StateAlterPartitionReassignment

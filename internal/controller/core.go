@@ -18,6 +18,7 @@ package controller
 import (
 	"fmt"
 	"iter"
+	"runtime/debug"
 
 	"klamm/internal/cluster"
 )
@@ -25,7 +26,7 @@ import (
 // Config is what the core must know about its broker. The zero value of every number means its default.
 type Config struct {
 	Broker cluster.BrokerID
-	// DeleteTopicEnable is delete.topic.enable.
+	// DeleteTopicEnable is delete.topic.enable at start; the event TopicDeletionEnable changes it.
 	DeleteTopicEnable bool
 	// UncleanLeaderElectionEnable is the broker default of unclean.leader.election.enable at start; the event of the
 	// same name changes it.
@@ -125,6 +126,7 @@ func (c *Core) Step(now Time, ev Event) []Effect {
 		// The handler is a coroutine: it runs on this goroutine's time, and only inside Step.
 		c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
 			c.yield = yield
+			defer keepStack()
 			c.dispatch(ev)
 		})
 	}
@@ -135,6 +137,22 @@ func (c *Core) Step(now Time, ev Event) []Effect {
 	out := c.out
 	c.out = nil
 	return out
+}
+
+// BrokenInvariant is what Step panics with when a handler panics. A handler's own stack is gone by the time that the panic has
+// left its coroutine.
+type BrokenInvariant struct {
+	Value any
+	Stack string
+}
+
+// Error gives the text of the value.
+func (b *BrokenInvariant) Error() string { return fmt.Sprint(b.Value) }
+
+func keepStack() {
+	if p := recover(); p != nil {
+		panic(&BrokenInvariant{p, string(debug.Stack())})
+	}
 }
 
 // AwaitsStore reports whether a Store effect is unanswered; then nothing but its StoreResult may be fed.
@@ -198,6 +216,9 @@ func (c *Core) handle(ev Event) error {
 		return c.handleTimerFired(ev.Timer)
 	case UncleanLeaderElectionEnable:
 		return c.handleUncleanLeaderElectionEnable(ev.Enabled)
+	case TopicDeletionEnable:
+		c.handleTopicDeletionEnable(ev.Enabled)
+		return nil
 	}
 	if c.ctx == nil {
 		return nil

@@ -158,6 +158,9 @@ type (
 	// UncleanLeaderElectionEnable carries the new broker default of unclean.leader.election.enable.
 	UncleanLeaderElectionEnable struct{ Enabled bool }
 
+	// TopicDeletionEnable carries the new value of delete.topic.enable (KIP-688).
+	TopicDeletionEnable struct{ Enabled bool }
+
 	// TopicUncleanLeaderElectionEnable says that a topic's own unclean.leader.election.enable was set to true.
 	TopicUncleanLeaderElectionEnable struct{ Topic string }
 )
@@ -398,6 +401,7 @@ func (PartitionReassignmentChange) event()      {}
 func (AlterPartitionReassignments) event()      {}
 func (ListPartitionReassignments) event()       {}
 func (UncleanLeaderElectionEnable) event()      {}
+func (TopicDeletionEnable) event()              {}
 func (TopicUncleanLeaderElectionEnable) event() {}
 
 func (ControllerRead) storeValue()        {}

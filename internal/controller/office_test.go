@@ -2,6 +2,7 @@ package controller
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"klamm/internal/cluster"
@@ -169,6 +170,21 @@ func TestAnEventFedIntoAnUnansweredStoreEffectIsABrokenInvariant(t *testing.T) {
 	c.Step(2, BrokerChange{})
 }
 
+// strangeEvent is an event that no core knows.
+type strangeEvent struct{ Event }
+
+func TestABrokenInvariantNamesTheHandlerThatBrokeIt(t *testing.T) {
+	c := New(Config{Broker: 1})
+	defer func() {
+		broken, ok := recover().(*BrokenInvariant)
+		if !ok || !strings.Contains(broken.Stack, "controller.(*Core).handle(") || !strings.Contains(broken.Error(), "unknown event") {
+			t.Errorf("panic with %+v", broken)
+		}
+	}()
+	c.ctx = newContext(1, 1)
+	c.Step(1, strangeEvent{})
+}
+
 func TestAStoreResultWithAnotherTokenIsABrokenInvariant(t *testing.T) {
 	c := New(Config{Broker: 1})
 	defer c.Close()
@@ -195,7 +211,7 @@ func TestEveryRegularEventIsHandledOutOfOffice(t *testing.T) {
 	c := New(Config{Broker: 1})
 	for _, ev := range []Event{BrokerChange{}, BrokerModifications{}, TopicChange{}, PartitionModifications{}, TopicDeletion{},
 		LogDirEventNotification{}, ISRChangeNotification{}, LeaderAndISRReply{}, UpdateMetadataReply{}, StopReplicaReply{},
-		TopicUncleanLeaderElectionEnable{}, UncleanLeaderElectionEnable{}, TimerFired{TimerDeletionRetry}, TimerFired{TimerPartitionRetry}, Expire{}} {
+		TopicUncleanLeaderElectionEnable{}, UncleanLeaderElectionEnable{}, TopicDeletionEnable{}, TopicDeletionEnable{true}, TimerFired{TimerDeletionRetry}, TimerFired{TimerPartitionRetry}, Expire{}} {
 		if out := c.Step(1, ev); len(out) != 0 {
 			t.Errorf("%T out of office has effects %v", ev, out)
 		}

@@ -185,6 +185,8 @@ func (s *script) command(d *datadriven.TestData) {
 		w.Feed(controller.TopicUncleanLeaderElectionEnable{Topic: s.str(d, "topic")})
 	case "unclean-default":
 		w.Feed(controller.UncleanLeaderElectionEnable{Enabled: true})
+	case "topic-deletion":
+		w.Feed(controller.TopicDeletionEnable{Enabled: d.HasArg("on")})
 	case "controlled-shutdown":
 		w.Ask(func(token controller.ReplyToken, epoch cluster.BrokerEpoch) controller.Event {
 			return controller.ControlledShutdown{Reply: token, Broker: s.id(d), BrokerEpoch: epoch}

@@ -51,12 +51,38 @@ type topicDeletion struct {
 
 func (c *Core) tdm() topicDeletionManager { return topicDeletionManager{c, deletionClient{c}} }
 
-// init queues everything that has a marker, at failover (step 7); with deletion disabled it removes the markers.
+// init queues everything that has a marker, at failover (step 7). With deletion disabled it removes the markers, but for those of
+// deletions that a former controller had begun: the topic would come back with what is left of it (Kafka lets it).
 func (m topicDeletionManager) init(markers []Marker) error {
-	if !m.c.cfg.DeleteTopicEnable {
-		return m.refuse(markers)
+	if m.c.cfg.DeleteTopicEnable {
+		return m.queue(markers)
 	}
-	return m.queue(markers)
+	var begun, fresh []Marker
+	for _, k := range markers {
+		if m.hasBegun(m.c.ctx.topics[k.Topic]) {
+			m.c.note(Info, "topic deletion is disabled: one that has begun goes on", k.Topic, "")
+			begun = append(begun, k)
+		} else {
+			fresh = append(fresh, k)
+		}
+	}
+	if err := m.refuse(fresh); err != nil {
+		return err
+	}
+	return m.queue(begun)
+}
+
+// hasBegun reads from the store's state whether the deletion of a topic has begun, which takes every online replica out of its
+// leadership first: then a partition has no leader although a member of its ISR is online. Without a deletion such a partition is
+// led at once. A topic whose node is gone (nil) has little left to delete.
+func (m topicDeletionManager) hasBegun(t *topicContext) bool {
+	if t == nil {
+		return true
+	}
+	return slices.ContainsFunc(t.partitions, func(p *partitionContext) bool {
+		return p.leadership != nil && p.leadership.Leader < 0 &&
+			slices.ContainsFunc(p.leadership.ISR, func(id cluster.BrokerID) bool { return m.c.ctx.isReplicaOnline(p, id) })
+	})
 }
 
 // refuse removes markers while delete.topic.enable is false.
@@ -491,7 +517,7 @@ func (c *Core) handleTopicDeletion() error {
 		return err
 	}
 	if !c.cfg.DeleteTopicEnable {
-		return c.tdm().refuse(r.Markers)
+		return c.tdm().refuse(slices.DeleteFunc(r.Markers, func(k Marker) bool { return c.ctx.isQueued(k.Topic) }))
 	}
 	// A topic may have been created so recently that TopicChange is still to come.
 	if err := c.addTopics(c.unknownTopics(r.Markers)); err != nil {
@@ -510,6 +536,23 @@ func (c *Core) handleTopicDeletion() error {
 		return err
 	}
 	return c.tdm().enqueue(known)
+}
+
+// handleTopicDeletionEnable takes over delete.topic.enable (KIP-688; in Kafka it can be set at start only). What is queued goes
+// on, also under the next controller: brokers have forgotten it, and half a topic is of no use. New markers are refused.
+func (c *Core) handleTopicDeletionEnable(enabled bool) {
+	if c.cfg.DeleteTopicEnable == enabled {
+		return
+	}
+	c.cfg.DeleteTopicEnable = enabled
+	if c.ctx == nil {
+		return
+	}
+	detail := "topics can be deleted"
+	if !enabled {
+		detail = fmt.Sprintf("topics can no longer be deleted, %d deletions that have begun go on", len(c.ctx.deletions))
+	}
+	c.note(Info, "delete.topic.enable changed", "", detail)
 }
 
 // unknownTopics lists the topics of markers that are neither known nor queued.

@@ -18,6 +18,9 @@ func (b *broker) followConfigs() {
 		if has("unclean.leader.election.enable") {
 			b.driver.SetUncleanLeaderElection(now.UncleanLeaderElectionEnable)
 		}
+		if has("delete.topic.enable") {
+			b.driver.SetTopicDeletion(now.DeleteTopicEnable)
+		}
 		if has("max.connections") || has("max.connections.per.ip") || has("max.connections.per.ip.overrides") {
 			b.server.SetLimits(limits(now))
 		}

@@ -229,7 +229,7 @@ func (b *broker) driverOptions(dial dialFunc) driver.Options {
 		Config: driver.Config{
 			BrokerID: c.ID, InterBrokerProtocol: c.InterBrokerProtocol.String(), InterBrokerListener: listener,
 			SocketTimeout: c.ControllerSocketTimeout, RequestTimeout: c.RequestTimeout,
-			DeleteTopicEnable: c.DeleteTopicEnable, UncleanLeaderElectionEnable: b.dynamic.Broker().UncleanLeaderElectionEnable,
+			DeleteTopicEnable: b.dynamic.Broker().DeleteTopicEnable, UncleanLeaderElectionEnable: b.dynamic.Broker().UncleanLeaderElectionEnable,
 			AutoLeaderRebalance: c.AutoLeaderRebalanceEnable, LeaderImbalanceCheck: c.LeaderImbalanceCheckInterval,
 			LeaderImbalancePercentage: c.LeaderImbalancePerBrokerPercentage,
 			OfflineReplicas:           offlineReplicas(c.TopicDeletionOfflineReplicas), OfflineReplicaTimeout: c.TopicDeletionOfflineReplicaTimeout,

@@ -176,6 +176,12 @@ func (d *Driver) SetUncleanLeaderElection(enabled bool) {
 	d.queue.putOwn(&item{event: controller.UncleanLeaderElectionEnable{Enabled: enabled}})
 }
 
+// SetTopicDeletion tells the controller delete.topic.enable after it changed.
+func (d *Driver) SetTopicDeletion(enabled bool) {
+	d.deletes.Store(enabled)
+	d.queue.putOwn(&item{event: controller.TopicDeletionEnable{Enabled: enabled}})
+}
+
 // TopicUncleanLeaderElectionEnabled tells the controller that a topic's unclean.leader.election.enable was set to true.
 // On a broker that is not the controller it does nothing.
 func (d *Driver) TopicUncleanLeaderElectionEnabled(topic string) {

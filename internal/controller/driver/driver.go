@@ -53,7 +53,7 @@ type Config struct {
 	BrokerQueueMax        int // waiting requests of one broker, 16,384
 	BrokerQueueEntriesMax int // partitions that they name together, 4,194,304
 
-	DeleteTopicEnable           bool          // delete.topic.enable (Kafka's default is true: set it)
+	DeleteTopicEnable           bool          // delete.topic.enable at start (Kafka's default is true: set it)
 	UncleanLeaderElectionEnable bool          // unclean.leader.election.enable at start
 	AutoLeaderRebalance         bool          // auto.leader.rebalance.enable (Kafka's default is true: set it)
 	LeaderImbalanceCheck        time.Duration // leader.imbalance.check.interval.seconds, 300 s
@@ -137,6 +137,7 @@ type Driver struct {
 	senders atomic.Pointer[map[cluster.BrokerID]*sender] // replaced by the owner
 	running sync.WaitGroup                               // senders
 	unclean atomic.Bool                                  // unclean.leader.election.enable now, for a core that starts anew
+	deletes atomic.Bool                                  // delete.topic.enable now, likewise
 
 	own owner // state of the owner goroutine
 }
@@ -161,6 +162,7 @@ func New(o Options) (*Driver, error) {
 	d.setSession(o.Session)
 	d.senders.Store(&map[cluster.BrokerID]*sender{})
 	d.unclean.Store(cfg.UncleanLeaderElectionEnable)
+	d.deletes.Store(cfg.DeleteTopicEnable)
 	d.own.core = d.newCore()
 	return d, nil
 }
@@ -168,7 +170,7 @@ func New(o Options) (*Driver, error) {
 func (d *Driver) newCore() *controller.Core {
 	return controller.New(controller.Config{
 		Broker:                      d.cfg.BrokerID,
-		DeleteTopicEnable:           d.cfg.DeleteTopicEnable,
+		DeleteTopicEnable:           d.deletes.Load(),
 		UncleanLeaderElectionEnable: d.unclean.Load(),
 		UseTopicIDs:                 d.versions.TopicIDs,
 		UseLeaderRecoveryState:      d.versions.LeaderRecoveryState,

@@ -135,8 +135,12 @@ func (d *Driver) handle(it *item) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.status.panics.Add(1)
+			stack := string(debug.Stack())
+			if broken, ok := p.(*controller.BrokenInvariant); ok {
+				stack = broken.Stack
+			}
 			d.log.Error("controller core broke an invariant", "event", eventName(it.event), "state", d.describeCore(),
-				"err", fmt.Sprint(p), "stack", string(debug.Stack()))
+				"err", fmt.Sprint(p), "stack", stack)
 			d.abandon("the core broke an invariant")
 		}
 		d.status.end(it.event, began, operations, it.enqueued)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,7 +74,7 @@ type Metrics struct {
 
 // status collects what Status and Metrics show. Written by the owner, read by anybody.
 type status struct {
-	state     atomic.Pointer[controllerState]
+	state     atomic.Uint32 // controller.ControllerState of the event in hand
 	core      atomic.Pointer[controller.Metrics]
 	coreAt    time.Time // owner only
 	queueTime timings
@@ -91,29 +92,37 @@ type status struct {
 
 func newStatus() *status {
 	s := &status{states: map[string]*timings{}}
-	for _, state := range allStates {
-		if state.timer != "" {
-			s.states[state.timer] = &timings{}
+	for state := range controller.ControllerState(controller.ControllerStates) {
+		if name := timerOf(state); name != "" {
+			s.states[name] = &timings{}
 		}
 	}
-	s.state.Store(&stateIdle)
 	s.core.Store(&controller.Metrics{})
 	return s
 }
 
+// timerOf is the name of a state's timer without RateAndTimeMs; empty where it has none.
+func timerOf(state controller.ControllerState) string {
+	return strings.TrimSuffix(state.RateAndTimeMetric(), "RateAndTimeMs")
+}
+
+func (s *status) inHand() controller.ControllerState {
+	return controller.ControllerState(s.state.Load())
+}
+
 func (s *status) begin(ev controller.Event, waited time.Duration) {
-	s.state.Store(stateOf(ev))
+	s.state.Store(uint32(controller.StateOf(ev)))
 	s.queueTime.observe(waited)
 }
 
 func (s *status) end(ev controller.Event, began time.Time, operations int, enqueued time.Time) {
-	state := s.state.Swap(&stateIdle)
+	state := controller.ControllerState(s.state.Swap(uint32(controller.StateIdle)))
 	took := time.Since(began)
-	if t := s.states[state.timer]; t != nil {
+	if t := s.states[timerOf(state)]; t != nil {
 		t.observe(took)
 	}
 	record := EventRecord{
-		Name: eventName(ev), Detail: eventDetail(ev), State: state.name,
+		Name: eventName(ev), Detail: eventDetail(ev), State: state.String(),
 		Enqueued: enqueued, QueueTime: began.Sub(enqueued), Duration: took, Operations: operations,
 	}
 	s.mu.Lock()
@@ -155,7 +164,7 @@ func (d *Driver) Status() Status {
 	v := d.view.Load()
 	return Status{
 		Broker: d.cfg.BrokerID, Active: v.active, Controller: v.controller, Epoch: v.epoch,
-		State: d.status.state.Load().name, QueueSize: d.queue.size(), Brokers: d.brokerQueues(),
+		State: d.status.inHand().String(), QueueSize: d.queue.size(), Brokers: d.brokerQueues(),
 		Events: d.status.recentRecords(), CorePanics: d.status.panics.Load(),
 	}
 }
@@ -174,7 +183,7 @@ func (d *Driver) brokerQueues() []BrokerQueue {
 // Metrics reads all metrics now.
 func (d *Driver) Metrics() Metrics {
 	m := Metrics{
-		ControllerState: d.status.state.Load().value, Core: *d.status.core.Load(),
+		ControllerState: int(d.status.inHand()), Core: *d.status.core.Load(),
 		EventQueueSize: d.queue.size(), EventQueueTime: d.status.queueTime.snapshot(), StoreTime: d.status.storeTime.snapshot(),
 		StateTimes: make(map[string]Timings, len(d.status.states)), Brokers: d.brokerQueues(),
 		CorePanics: d.status.panics.Load(), QueueOverflows: d.status.overflows.Load(), EventsRefused: d.status.refused.Load(),
