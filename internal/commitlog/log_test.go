@@ -144,3 +144,17 @@ func TestReadIsBoundedByTheHighWatermark(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// A consumer that looks for times in a partition without records must not make the broker look for a file that is not there.
+func TestALogWithoutRecordsHasNoneAtAnyTime(t *testing.T) {
+	b := newBroker(t).open()
+	l := b.log("t", 0)
+	for _, ts := range []int64{0, nowMs - 1000, nowMs + 1000_000, MaxTimestamp} {
+		if found, ok, err := l.OffsetForTimestamp(ts); ok || err != nil {
+			t.Errorf("at %d: %+v, %v, %v", ts, found, ok, err)
+		}
+	}
+	if mustAppend(t, l, batchOf(1, 10, nowMs)); !b.IsDirOnline(l.Dir()) {
+		t.Error("the log dir is offline")
+	}
+}

@@ -145,6 +145,9 @@ var errStop = errors.New("stop")
 // firstRecord scans from a position for the first record that matches, in batches that match. Under LogAppendTime the batch's first record
 // stands for all. The caller has acquired the segment.
 func (s *segment) firstRecord(from, size int64, inBatch func(*record.Batch) bool, match func(*record.Record) bool) (found TimestampOffset, ok bool, err error) {
+	if from >= size {
+		return found, false, nil // also of a log that was never appended to: it has no file
+	}
 	f, err := s.file(logSuffix, false)
 	if err != nil {
 		return found, false, err
