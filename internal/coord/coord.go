@@ -172,8 +172,23 @@ type Store interface {
 // SessionEnder is what engines offer that can end a session by its id: a process that was killed and starts again need
 // not wait for what it left behind.
 type SessionEnder interface {
-	// EndSession removes the session and its ephemeral nodes. A session that is gone already is no error.
-	EndSession(ctx context.Context, id int64) error
+	// EndSession removes the session and its ephemeral nodes. A session that is gone already is no error, nor is a key that
+	// is not the session's: then it stays. key is the session's SessionKey.
+	EndSession(ctx context.Context, id int64, key []byte) error
+}
+
+// KeyedSession is what sessions offer whose engine asks for more than the id before another process may end them.
+type KeyedSession interface {
+	// Key is a secret: whoever has it can end the session, and own its nodes.
+	Key() []byte
+}
+
+// SessionKey gives a session's key; nil where the id is enough.
+func SessionKey(s Session) []byte {
+	if k, ok := s.(KeyedSession); ok {
+		return k.Key()
+	}
+	return nil
 }
 
 // WatchKind says what of a path is watched.

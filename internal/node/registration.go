@@ -21,8 +21,8 @@ type registration struct {
 	node  coord.BrokerNode
 	ttl   time.Duration
 	log   *slog.Logger
-	// remember keeps the id of a new session for the process that comes after this one.
-	remember func(session int64)
+	// remember keeps a new session for the process that comes after this one.
+	remember func(coord.Session)
 
 	mu struct {
 		sync.Mutex
@@ -35,8 +35,8 @@ type registration struct {
 func (b *broker) register(ctx context.Context) error {
 	b.reg = &registration{
 		store: b.store, id: b.cfg.ID, log: b.log, ttl: b.sessionTTL(),
-		remember: func(session int64) {
-			if err := rememberSession(b.dirs, b.clusterID, session); err != nil {
+		remember: func(s coord.Session) {
+			if err := rememberSession(b.dirs, b.clusterID, formerSession{s.ID(), coord.SessionKey(s)}); err != nil {
 				b.log.Warn("cannot remember the session: a restart after a crash will wait until it has expired", "err", err)
 			}
 		},
@@ -76,7 +76,7 @@ func (r *registration) open(ctx context.Context, o coord.RegisterOptions) (coord
 	if err != nil {
 		return nil, fmt.Errorf("open a coordination session: %w", err)
 	}
-	r.remember(s.ID())
+	r.remember(s)
 	if err := coord.EnsurePath(ctx, r.store, coord.KlammBrokerPath(r.id), nil); err != nil {
 		return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 	}
@@ -95,7 +95,11 @@ func (r *registration) renew(ctx context.Context, previous int64) (coord.Session
 	// The engine may hold the former session for a while yet, and with it not the registration only but also
 	// /controller.
 	if ender, ok := r.store.(coord.SessionEnder); ok {
-		if err := ender.EndSession(ctx, previous); err != nil {
+		var key []byte
+		if s := r.session(); s != nil && s.ID() == previous {
+			key = coord.SessionKey(s)
+		}
+		if err := ender.EndSession(ctx, previous, key); err != nil {
 			return nil, fmt.Errorf("end the former session: %w", err)
 		}
 	}

@@ -2,7 +2,10 @@ package node
 
 import (
 	"context"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -11,15 +14,25 @@ import (
 	"klamm/internal/vfs"
 )
 
-// sessionFile, in the log dirs, holds the id of the session that the broker has in the coordination engine. A broker that was killed
-// and starts again ends that session, since nobody else will before its time is over: until then the cluster would take the
-// broker for alive and refuse it as another one of the same id. It holds the locks of its log dirs by then, so no older
-// process of it can be alive.
-const sessionFile = ".klamm_session"
+// sessionFile, in the log dirs, holds the session that the broker has in the coordination engine: one line with the cluster
+// id, the session's id in hex and, where the engine has one, its key in hex. A broker that was killed and starts again ends
+// that session, since nobody else will before its time is over: until then the cluster would take the broker for alive and
+// refuse it as another one of the same id. It holds the locks of its log dirs by then, so no older process of it can be
+// alive. The file is readable by its owner only: who has the key can end the session of a live broker.
+const (
+	sessionFile     = ".klamm_session"
+	sessionFilePerm = 0o600
+)
+
+// formerSession is a session that an earlier process of this broker had.
+type formerSession struct {
+	id  int64
+	key []byte // nil where the engine has none
+}
 
 // formerSessions reads what former processes left. Files that cannot be read tell nothing: their session ends by itself.
-func formerSessions(dirs []commitlog.DirSpec, clusterID string) []int64 {
-	var out []int64
+func formerSessions(dirs []commitlog.DirSpec, clusterID string) []formerSession {
+	var out []formerSession
 	for _, d := range dirs {
 		if d.Err != nil {
 			continue
@@ -29,33 +42,48 @@ func formerSessions(dirs []commitlog.DirSpec, clusterID string) []int64 {
 			continue
 		}
 		fields := strings.Fields(string(data))
-		if len(fields) != 2 || fields[0] != clusterID {
+		if len(fields) < 2 || len(fields) > 3 || fields[0] != clusterID {
 			continue
 		}
-		if id, err := strconv.ParseInt(fields[1], 16, 64); err == nil {
-			out = append(out, id)
+		var s formerSession
+		if s.id, err = strconv.ParseInt(fields[1], 16, 64); err != nil {
+			continue
 		}
+		if len(fields) == 3 {
+			if s.key, err = hex.DecodeString(fields[2]); err != nil {
+				continue
+			}
+		}
+		out = append(out, s)
 	}
 	return out
 }
 
-// rememberSession writes the session's id to the first log dir that takes it.
-func rememberSession(dirs []commitlog.DirSpec, clusterID string, session int64) error {
+// rememberSession writes the session to the first log dir that takes it.
+func rememberSession(dirs []commitlog.DirSpec, clusterID string, s formerSession) error {
 	var last error
 	for _, d := range dirs {
 		if d.Err != nil {
 			continue
 		}
-		if last = writeSession(d.FS, clusterID, session); last == nil {
+		if last = writeSession(d.FS, clusterID, s); last == nil {
 			return nil
 		}
 	}
 	return last
 }
 
-func writeSession(fs vfs.FS, clusterID string, session int64) error {
-	text := fmt.Sprintf("%s %x\n", clusterID, session)
-	if err := vfs.WriteFile(fs, sessionFile+".new", []byte(text)); err != nil {
+func writeSession(fs vfs.FS, clusterID string, s formerSession) error {
+	text := fmt.Sprintf("%s %x", clusterID, s.id)
+	if len(s.key) > 0 {
+		text += " " + hex.EncodeToString(s.key)
+	}
+	f, err := fs.OpenFile(sessionFile+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, sessionFilePerm)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte(text+"\n"), 0)
+	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	return fs.Rename(sessionFile+".new", sessionFile)
@@ -67,9 +95,9 @@ func (b *broker) endFormerSessions(ctx context.Context) {
 	if !ok {
 		return
 	}
-	for _, id := range formerSessions(b.dirs, b.clusterID) {
-		if err := ender.EndSession(ctx, id); err != nil {
-			b.log.Warn("cannot end the session of the former process, it will expire", "session", id, "err", err)
+	for _, s := range formerSessions(b.dirs, b.clusterID) {
+		if err := ender.EndSession(ctx, s.id, s.key); err != nil {
+			b.log.Warn("cannot end the session of the former process, it will expire", "session", fmt.Sprintf("%#x", s.id), "err", err)
 		}
 	}
 }

@@ -5,6 +5,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,39 +47,42 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// jars is the folder with the jars of Kafka 3.9.1, which bring ZooKeeper 3.8.4.
-func jars(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("KAFKA_JARS_3_9_1")
-	if dir == "" {
-		t.Fatal("KAFKA_JARS_3_9_1 is not set: run the tests by `make interop`, or eval the output of interop/setup.sh")
-	}
-	return filepath.Join(dir, "*")
-}
-
 // sessionTimeout is short, so that brokers that were killed are missed soon.
 const sessionTimeout = 4 * time.Second
 
-// kind is the software that a broker runs.
+// kind is the software that a broker runs: klamm, or a release of Kafka's.
 type kind string
 
 const (
-	kafka kind = "kafka"
-	klamm kind = "klamm"
+	klamm    kind = "klamm"
+	kafka    kind = "3.9.1"
+	kafka341 kind = "3.4.1"
+	kafka282 kind = "2.8.2"
+	kafka241 kind = "2.4.1"
 )
 
 // cluster is a ZooKeeper with the brokers on it.
 type cluster struct {
 	*testing.T
-	dir    string
-	zk     string // address
-	zkConf string
-	zkProc *process
+	dir string
+	zk  string // addresses
+	zks []*zooKeeper
 	// properties are of all brokers, beside what writeProperties gives them.
 	properties string
+	session    time.Duration
 	store      *zkstore.Store
 	brokers    []*broker
 	admin      *kadm.Client
+	began      time.Time
+}
+
+// setup says what a cluster is made of; brokers get ids from 0.
+type setup struct {
+	properties string        // more of them, for all brokers
+	session    time.Duration // sessionTimeout if 0
+	zooKeepers int           // servers of the ensemble, 1 if 0
+	zooKeeper  kind          // the release of Kafka whose jars bring it; that of 3.9.1 if empty
+	brokers    []kind
 }
 
 // broker is a folder with server.properties and data, and the process that serves it.
@@ -144,13 +148,12 @@ func tail(file string) string {
 // newCluster starts a ZooKeeper; brokers of the given kinds get ids from 0, and are not started yet.
 func newCluster(t *testing.T, kinds ...kind) *cluster {
 	t.Helper()
-	return newClusterWith(t, "", kinds...)
+	return newClusterOf(t, setup{brokers: kinds})
 }
 
-// newClusterWith gives all brokers more properties.
-func newClusterWith(t *testing.T, properties string, kinds ...kind) *cluster {
+func newClusterOf(t *testing.T, s setup) *cluster {
 	t.Helper()
-	c := &cluster{T: t, dir: t.TempDir(), zk: freeAddr(t), properties: properties}
+	c := &cluster{T: t, dir: t.TempDir(), properties: s.properties, session: cmp.Or(s.session, sessionTimeout), began: time.Now()}
 	c.write("log4j.properties", `log4j.rootLogger=INFO,out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
@@ -158,17 +161,14 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 log4j.logger.org.apache.zookeeper=WARN
 log4j.logger.org.apache.kafka=WARN
 `)
-	_, port, _ := net.SplitHostPort(c.zk)
-	c.zkConf = c.write("zk.cfg", fmt.Sprintf("tickTime=500\ndataDir=%s/zk\nclientPort=%s\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n", c.dir, port))
-	c.startZooKeeper()
-	t.Cleanup(func() { _ = c.zkProc.cmd.Process.Kill(); <-c.zkProc.exited })
+	c.startEnsemble(max(1, s.zooKeepers), cmp.Or(s.zooKeeper, kafka))
 	var err error
 	if c.store, err = zkstore.Open(t.Context(), zkstore.Options{Connect: c.zk, SessionTimeout: sessionTimeout, ConnectionTimeout: time.Minute}); err != nil {
-		t.Fatalf("zookeeper did not start: %v\n%s", err, tail(c.zkProc.log))
+		t.Fatalf("zookeeper did not start: %v\n%s", err, tail(c.zks[0].proc.log))
 	}
 	t.Cleanup(func() { _ = c.store.Close() })
 	var seeds []string
-	for i, k := range kinds {
+	for i, k := range s.brokers {
 		b := &broker{c: c, id: int32(i), kind: k, dir: filepath.Join(c.dir, "b"+strconv.Itoa(i)), addr: freeAddr(t)}
 		c.brokers, seeds = append(c.brokers, b), append(seeds, b.addr)
 		b.writeProperties()
@@ -183,9 +183,10 @@ log4j.logger.org.apache.kafka=WARN
 	return c
 }
 
-func (c *cluster) startZooKeeper() {
+// step tells how far the test has come.
+func (c *cluster) step(format string, args ...any) {
 	c.Helper()
-	c.zkProc = c.java(filepath.Join(c.dir, "zk.log"), "-Xmx256M", "org.apache.zookeeper.server.ZooKeeperServerMain", c.zkConf)
+	c.Logf("%6.1f s  %s", time.Since(c.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
 func (c *cluster) write(name, text string) string {
@@ -200,9 +201,9 @@ func (c *cluster) write(name, text string) string {
 	return file
 }
 
-func (c *cluster) java(log string, args ...string) *process {
+func (c *cluster) java(release kind, log string, args ...string) *process {
 	c.Helper()
-	base := []string{"-XX:TieredStopAtLevel=1", "-Dlog4j.configuration=file:" + filepath.Join(c.dir, "log4j.properties"), "-cp", jars(c.T)}
+	base := []string{"-XX:TieredStopAtLevel=1", "-Dlog4j.configuration=file:" + filepath.Join(c.dir, "log4j.properties"), "-cp", jars(c.T, release)}
 	return c.launch(log, "java", append(base, args...)...)
 }
 
@@ -233,7 +234,7 @@ group.initial.rebalance.delay.ms=0
 controlled.shutdown.retry.backoff.ms=500
 replica.lag.time.max.ms=10000
 %s
-`, b.id, b.addr, filepath.Join(b.dir, "data"), b.c.zk, sessionTimeout.Milliseconds(), b.c.properties))
+`, b.id, b.addr, filepath.Join(b.dir, "data"), b.c.zk, b.c.session.Milliseconds(), b.c.properties))
 }
 
 // launch starts the broker's process without waiting for it.
@@ -244,7 +245,7 @@ func (b *broker) launch() {
 		b.proc = b.c.launch(filepath.Join(b.dir, "klamm.log"), klammBinary, "serve", conf, "--override", "web.listen=")
 		return
 	}
-	b.proc = b.c.java(filepath.Join(b.dir, "kafka.log"), "-Xmx400M", "kafka.Kafka", conf)
+	b.proc = b.c.java(b.kind, filepath.Join(b.dir, "kafka.log"), "-Xmx400M", "kafka.Kafka", conf)
 }
 
 // awaitServing waits until the broker is registered and takes connections.
@@ -431,16 +432,6 @@ func (c *cluster) eventually(within time.Duration, what string, cond func() (boo
 			c.Fatalf("not within %v: %s; last seen: %s", within, what, state)
 		}
 	}
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // readLines reads a file of JSON values, one on a line.

@@ -52,8 +52,7 @@ func (c *cluster) klamm(stdin string, args ...string) (stdout string, exit int) 
 // with nodes that nobody wants, and mends what can be mended.
 func TestDoctorNamesTheCause(t *testing.T) {
 	c := newCluster(t, kafka, kafka)
-	began := time.Now()
-	step := func(what string) { t.Logf("%6.1f s  %s", time.Since(began).Seconds(), what) }
+	step := func(what string) { c.step("%s", what) }
 	c.start(0, 1)
 	step("two Kafka brokers serve")
 	c.createTopic("kept", 2, nil)

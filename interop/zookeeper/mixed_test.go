@@ -126,8 +126,7 @@ func (c *cluster) finish(l *load) {
 // are produced with acks=all.
 func TestMixedCluster(t *testing.T) {
 	c := newCluster(t, kafka, kafka, klamm)
-	began := time.Now()
-	step := func(what string) { t.Logf("%6.1f s  %s", time.Since(began).Seconds(), what) }
+	step := func(what string) { c.step("%s", what) }
 	c.start(0, 1)
 	step("two Kafka brokers serve")
 	c.start(2)

@@ -14,7 +14,7 @@ import (
 func TestInterBrokerProtocolsOfOlderReleases(t *testing.T) {
 	for _, version := range strings.Fields(cmp.Or(os.Getenv("INTEROP_PROTOCOLS"), "2.8")) {
 		t.Run(version, func(t *testing.T) {
-			c := newClusterWith(t, "inter.broker.protocol.version="+version, kafka, klamm)
+			c := newClusterOf(t, setup{properties: "inter.broker.protocol.version=" + version, brokers: []kind{kafka, klamm}})
 			c.start(0, 1)
 			for _, controller := range []int32{0, 1} {
 				c.moveController(controller)

@@ -40,14 +40,14 @@ func TestSessionsEndAndZooKeeperRestarts(t *testing.T) {
 	c.awaitISR("load")
 	c.progress(l)
 
-	registered := [3]int64{c.registration(0), c.registration(1), c.registration(2)}
-	c.end(c.zkProc, syscall.SIGKILL)
+	registered := c.registrations()
+	c.end(c.zks[0].proc, syscall.SIGKILL)
 	c.progress(l) // produce needs no ZooKeeper
-	c.startZooKeeper()
+	c.startZooKeeper(c.zks[0])
 	c.createTopicPatiently("later")
 	c.awaitISR("later")
 	c.awaitISR("load")
-	if now := [3]int64{c.registration(0), c.registration(1), c.registration(2)}; now != registered {
+	if now := c.registrations(); now != registered {
 		t.Logf("sessions outlived by the restart: registrations were %v, are %v", registered, now)
 	}
 	c.finish(l)
@@ -62,6 +62,16 @@ func (c *cluster) registration(id int32) int64 {
 		c.Fatal(err)
 	}
 	return n.Stat.Czxid
+}
+
+// controllerEpoch gives what /controller_epoch holds: it grows with every election.
+func (c *cluster) controllerEpoch() string {
+	c.Helper()
+	n, err := c.store.Get(c.Context(), coord.ControllerEpochPath)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return string(n.Data)
 }
 
 // createTopicPatiently creates a topic as soon as the cluster can.

@@ -15,6 +15,7 @@ var sessionTests = map[string]func(*testing.T, *fixture){
 	"an expired session is done, its nodes gone":              sessionExpires,
 	"an expired session cannot own new nodes":                 expiredSessionRefuses,
 	"sessions are independent":                                sessionsAreIndependent,
+	"another process ends a session by its key":               endedByKey,
 	"an ephemeral node in a batch":                            ephemeralInBatch,
 	"a watch tells of the nodes that went with their owner":   watchSeesExpiry,
 	"closing a session twice is fine and Done stays closed":   closeTwice,
@@ -110,6 +111,23 @@ func sessionsAreIndependent(t *testing.T, f *fixture) {
 		t.Error("the other session is done")
 	default:
 	}
+}
+
+// endedByKey is for engines whose stores can end a session that another process has left.
+func endedByKey(t *testing.T, f *fixture) {
+	sess, other := f.session(), f.Connect()
+	ender, ok := other.(coord.SessionEnder)
+	if !ok {
+		return
+	}
+	f.multi(coord.CreateEphemeral("/e", nil, sess))
+	for range 2 { // of a session that is gone it is no error; its owner may have taken it back in between
+		if err := ender.EndSession(f.ctx, sess.ID(), coord.SessionKey(sess)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.waitDone(sess)
+	f.wantAbsent("/e")
 }
 
 func ephemeralInBatch(t *testing.T, f *fixture) {

@@ -184,7 +184,7 @@ func TestOtherBrokersSessionsOutliveARestart(t *testing.T) {
 	if _, err := s.Get(t.Context(), "/own"); err != nil {
 		t.Errorf("before its owner ended it: %v", err)
 	}
-	if err := g.members[0].store.EndSession(t.Context(), own.ID()); err != nil {
+	if err := g.members[0].store.EndSession(t.Context(), own.ID(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(t.Context(), "/own"); !errors.Is(err, coord.ErrNoNode) {
@@ -193,7 +193,7 @@ func TestOtherBrokersSessionsOutliveARestart(t *testing.T) {
 	if _, err := s.Get(t.Context(), "/other"); err != nil || isDone(other) {
 		t.Errorf("the node of another broker: %v, done %v", err, isDone(other))
 	}
-	if err := g.members[0].store.EndSession(t.Context(), own.ID()); err != nil {
+	if err := g.members[0].store.EndSession(t.Context(), own.ID(), nil); err != nil {
 		t.Errorf("ended again: %v", err)
 	}
 }

@@ -71,14 +71,14 @@ func (s *session) Done() <-chan struct{} { return s.done }
 func (s *session) Close(ctx context.Context) error {
 	s.end()
 	s.quit()
-	if err := s.store.EndSession(ctx, s.ID()); err != nil {
+	if err := s.store.EndSession(ctx, s.ID(), nil); err != nil {
 		return fmt.Errorf("close session: %w", err)
 	}
 	return nil
 }
 
-// EndSession implements coord.SessionEnder.
-func (s *Store) EndSession(ctx context.Context, id int64) error {
+// EndSession implements coord.SessionEnder. Leases need no key.
+func (s *Store) EndSession(ctx context.Context, id int64, _ []byte) error {
 	return s.again(ctx, s.options.tryTimeout, func(try context.Context) error {
 		_, err := s.backend.Revoke(try, clientv3.LeaseID(id))
 		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {

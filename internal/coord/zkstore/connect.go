@@ -94,9 +94,9 @@ func (l *link) shakeHands(c *conn, s *zkSession, zxid int64) error {
 		return errors.New("the server refuses to open a session")
 	}
 	if s == nil {
-		s = &zkSession{id: answer.session, done: make(chan struct{})}
+		s = &zkSession{id: answer.session, password: answer.password, done: make(chan struct{})}
 	}
-	s.password, s.timeout = answer.password, answer.timeout
+	s.timeout = answer.timeout
 	c.session = s
 	return l.logIn(c)
 }

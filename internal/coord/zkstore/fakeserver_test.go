@@ -1,6 +1,7 @@
 package zkstore
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -117,18 +118,27 @@ func framed(b []byte) []byte {
 func (f *fakeServer) connect(d *decoder, fc *fakeConn) []byte {
 	d.int()
 	d.long()
-	timeout, id := time.Duration(d.int())*time.Millisecond, d.long()
+	timeout, id, password := time.Duration(d.int())*time.Millisecond, d.long(), d.buffer()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if id == 0 {
 		f.zxid++
 		id = 100 + f.zxid
 		f.sessions[id] = timeout
+		password = fakePassword(id)
 	}
-	fc.session = id
-	b := appendInt(appendInt(nil, 0), int32(f.sessions[id].Milliseconds())) // 0 for a session that is gone
-	return framed(appendBool(appendBuffer(appendLong(b, id), make([]byte, 16)), false))
+	granted := f.sessions[id] // 0 for a session that is gone
+	if !bytes.Equal(password, fakePassword(id)) {
+		granted = 0
+	} else {
+		fc.session = id
+	}
+	b := appendInt(appendInt(nil, 0), int32(granted.Milliseconds()))
+	return framed(appendBool(appendBuffer(appendLong(b, id), fakePassword(id)), false))
 }
+
+// fakePassword is what the server gives with a session.
+func fakePassword(id int64) []byte { return appendLong(make([]byte, 8), id) }
 
 func (f *fakeServer) handle(fc *fakeConn, d *decoder) (reply []byte, cut bool) {
 	xid, op := d.int(), d.int()

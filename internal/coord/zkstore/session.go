@@ -16,7 +16,10 @@ type session struct {
 	zk    *zkSession
 }
 
-var _ coord.Session = (*session)(nil)
+var (
+	_ coord.KeyedSession = (*session)(nil)
+	_ coord.SessionEnder = (*Store)(nil)
+)
 
 // OpenSession implements coord.Store. A session with the store's own timeout is that of its connection, when nobody has
 // it yet: then reads, writes and ephemeral nodes share one fate.
@@ -97,6 +100,9 @@ func (s *Store) openExtra(ctx context.Context, ttl time.Duration) (coord.Session
 // ID implements coord.Session.
 func (s *session) ID() int64 { return s.zk.id }
 
+// Key implements coord.KeyedSession: with the password that the server gave, any connection can take the session over.
+func (s *session) Key() []byte { return s.zk.password }
+
 // Done implements coord.Session.
 func (s *session) Done() <-chan struct{} { return s.zk.done }
 
@@ -137,4 +143,43 @@ func (l *link) endRemotely(ctx context.Context, z *zkSession) error {
 		return fmt.Errorf("close session: %w", err)
 	}
 	return nil
+}
+
+// endTries bounds how often the end of a session is asked for when answers are lost.
+const endTries = 3
+
+// EndSession implements coord.SessionEnder: a connection takes the session over, as a client does that reconnects, and
+// closes it. The server lets go of a session only to who knows its password, and says of any other that it has expired.
+func (s *Store) EndSession(ctx context.Context, id int64, key []byte) error {
+	if len(key) == 0 {
+		return nil // it expires by itself
+	}
+	var err error
+	for range endTries {
+		if err = s.takeOverAndEnd(ctx, id, key); !errors.Is(err, coord.ErrUnknownOutcome) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("end session %#x: %w", id, err)
+	}
+	return nil
+}
+
+func (s *Store) takeOverAndEnd(ctx context.Context, id int64, key []byte) error {
+	l := newLink(ctx, s.o, s.hosts, false)
+	z := &zkSession{id: id, password: key, timeout: s.o.SessionTimeout, done: make(chan struct{})}
+	l.mu.session = z
+	l.start()
+	defer l.close()
+	_, err := l.awaitUp(ctx, s.o.ConnectionTimeout)
+	select {
+	case <-z.done: // gone already
+		return nil
+	default:
+	}
+	if err != nil {
+		return err
+	}
+	return l.endRemotely(ctx, z)
 }

@@ -267,3 +267,34 @@ func TestOpenSaysWhatItTriedWhenNoServerAnswers(t *testing.T) {
 		}
 	})
 }
+
+// A broker that was killed left a session that nobody keeps alive; the process after it ends it, but only by its key.
+func TestASessionOfADeadProcessIsEndedByItsKey(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fakeServer) {
+		dead, s := f.open(t, Options{}), f.open(t, Options{})
+		defer s.Close()
+		left, err := dead.OpenSession(t.Context(), dead.o.SessionTimeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, key := left.ID(), coord.SessionKey(left)
+		_ = dead.Close() // a session that is open stays
+		alive := func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			_, ok := f.sessions[id]
+			return ok
+		}
+		for _, wrong := range [][]byte{nil, []byte("0123456789abcdef")} {
+			if err := s.EndSession(t.Context(), id, wrong); err != nil || !alive() {
+				t.Errorf("key %q: %v, alive %v", wrong, err, alive())
+			}
+		}
+		if err := s.EndSession(t.Context(), id, key); err != nil || alive() {
+			t.Errorf("%v, alive %v", err, alive())
+		}
+		if err := s.EndSession(t.Context(), id, key); err != nil {
+			t.Errorf("of a session that is gone: %v", err)
+		}
+	})
+}
