@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"testing"
 
 	"klamm/internal/cluster"
@@ -32,19 +33,22 @@ func TestAlterPartitionAnswersByItsTable(t *testing.T) {
 		{"a dead broker", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 9), PartitionEpoch: 7}, 1, 3, cluster.IneligibleReplica, false},
 		{"a broker that shuts down", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 3), PartitionEpoch: 7}, 1, 2, cluster.IneligibleReplica, false},
 		{"a dead broker, old version", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 9), PartitionEpoch: 7}, 1, 1, cluster.OperationNotAttempted, false},
+		{"a broker that is not assigned", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 4), PartitionEpoch: 7}, 1, 3, cluster.InvalidRequest, false},
+		{"an ISR without the sender", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(2), PartitionEpoch: 7}, 1, 3, cluster.InvalidRequest, false},
 		{"a shrink", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 7}, 1, 3, cluster.None, true},
 		{"a shrink, old version", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 7}, 1, 0, cluster.None, true},
 		{"by a broker that is not the leader", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 2), PartitionEpoch: 7}, 2, 3, cluster.None, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, 1, 2, 3)
+			r := newRig(t, 1, 2, 3, 4)
 			r.c.ctx.shuttingDown[3] = true
 			p := r.topic("t", ids(1, 2, 3), c.known)
 			ev := AlterPartition{Reply: 8, Broker: c.from, BrokerEpoch: 100 + cluster.BrokerEpoch(c.from), Version: c.version,
 				Topics: []AlterPartitionTopic{{Name: "t", ID: p.topic.ID, Partitions: []AlterPartitionPartition{c.req}}}}
 			got, writes := r.request(ev)
 			a := got.(AlterPartitionResult).Topics[0].Partitions[0]
-			if a.Err != c.want || (writes > 0) != c.written {
+			told := slices.Contains(c.req.ISR, 4) // a leader that does not know its assignment gets a new epoch
+			if a.Err != c.want || (writes > 0) != (c.written || told) {
 				t.Fatalf("answer %v, %d writes", a, writes)
 			}
 			if c.want != cluster.None {

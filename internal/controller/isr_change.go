@@ -20,10 +20,13 @@ import (
 //	known RECOVERED, requested RECOVERING                     INVALID_REQUEST
 //	ISR names a broker that is not live (shutting down is
 //	  not live)                                               INELIGIBLE_REPLICA, below v2 OPERATION_NOT_ATTEMPTED
+//	ISR without the sender, or with a broker that is not
+//	  assigned (as KRaft's controller)                        INVALID_REQUEST
 //	write at the partition epoch: conflict                    INVALID_UPDATE_VERSION
 //	write failed                                              UNKNOWN_SERVER_ERROR
 //
-// All partitions asked for are then announced to all brokers. The leader epoch does not change, and topics queued for
+// All partitions asked for are then announced to all brokers. A leader that names a broker which is not assigned missed the end of
+// a reassignment, whose controller died before it could tell: it is told with the next leader epoch. The leader epoch does not change, and topics queued for
 // deletion are not refused (Kafka: processAlterPartition).
 func (c *Core) handleAlterPartition(ev AlterPartition) error {
 	if b, known := c.ctx.brokers[ev.Broker]; !known || b.Epoch != ev.BrokerEpoch {
@@ -31,7 +34,7 @@ func (c *Core) handleAlterPartition(ev AlterPartition) error {
 		return nil
 	}
 	result := AlterPartitionResult{Topics: make([]AlterPartitionTopicResult, len(ev.Topics))}
-	var asked, able []*partitionContext
+	var asked, able, astray []*partitionContext
 	var writes []PartitionStateWrite
 	var answers []*AlterPartitionPartitionResult // of the writes
 	for i, t := range ev.Topics {
@@ -52,6 +55,9 @@ func (c *Core) handleAlterPartition(ev AlterPartition) error {
 			asked = append(asked, p)
 			state, code, write := c.judgeAlterPartition(p, req, ev)
 			answer.Err, answer.State = code, state
+			if code == cluster.InvalidRequest && !p.queued() && !p.assigns(req.ISR) {
+				astray = append(astray, p)
+			}
 			if write {
 				able, answers = append(able, p), append(answers, answer)
 				writes = append(writes, PartitionStateWrite{p.TopicPartition, state})
@@ -78,7 +84,25 @@ func (c *Core) handleAlterPartition(ev AlterPartition) error {
 		c.sendUpdateMetadata(c.ctx.brokerIDs(), asked...)
 	}
 	c.reply(result)
+	if err := c.announceAssignments(astray); err != nil {
+		return err
+	}
 	return c.completeWhatCan(asked)
+}
+
+// announceAssignments tells the replicas of partitions who they are, with a new leader epoch: LeaderAndIsr of an epoch that a broker has
+// seen is ignored, also when the assignment differs.
+func (c *Core) announceAssignments(ps []*partitionContext) error {
+	bumped, err := c.bumpLeaderEpochs(ps)
+	if err != nil {
+		return err
+	}
+	b := c.newBatch()
+	for _, p := range bumped {
+		b.addLeaderAndISR(p, p.assignment.Replicas, false)
+	}
+	b.send()
+	return nil
 }
 
 func (c *Core) alterPartitionTopic(t AlterPartitionTopic, version int16) (*topicContext, cluster.ErrorCode) {
@@ -108,12 +132,19 @@ func (c *Core) judgeAlterPartition(p *partitionContext, req AlterPartitionPartit
 			return cluster.LeaderAndISR{}, cluster.OperationNotAttempted, false
 		}
 		return cluster.LeaderAndISR{}, cluster.IneligibleReplica, false
+	case !p.assigns(req.ISR) || !slices.Contains(req.ISR, ev.Broker):
+		return cluster.LeaderAndISR{}, cluster.InvalidRequest, false
 	}
 	// Kafka takes the leader from the sender; so a broker that is not the leader by the controller's books becomes it.
 	return cluster.LeaderAndISR{
 		Leader: ev.Broker, LeaderEpoch: known.LeaderEpoch, ISR: slices.Clone(req.ISR), Recovery: req.Recovery,
 		PartitionEpoch: req.PartitionEpoch, ControllerEpoch: c.ctx.epoch,
 	}, cluster.None, true
+}
+
+// assigns reports whether all brokers are replicas of the partition.
+func (p *partitionContext) assigns(ids []cluster.BrokerID) bool {
+	return len(difference(ids, p.assignment.Replicas)) == 0
 }
 
 // handleISRChangeNotification refreshes the leaderships that leaders of an old inter-broker protocol wrote themselves, and

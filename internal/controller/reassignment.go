@@ -417,15 +417,9 @@ func (c *Core) completeReassignments(ps []*partitionContext) error {
 	if _, err := c.changePartitionStates(toElect, OnlinePartition, ReassignStrategy); err != nil {
 		return err
 	}
-	bumped, err := c.bumpLeaderEpochs(toTell)
-	if err != nil {
+	if err := c.announceAssignments(toTell); err != nil {
 		return err
 	}
-	b := c.newBatch()
-	for _, p := range bumped {
-		b.addLeaderAndISR(p, p.assignment.Replicas, false)
-	}
-	b.send()
 	return c.dropRemoved(ps, former)
 }
 
