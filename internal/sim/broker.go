@@ -160,10 +160,19 @@ func (n *Node) updateMetadata(u *controller.MetadataUpdate) {
 				n.cache[tp] = p
 			}
 		}
-		if !slices.ContainsFunc(sortedPartitions(n.cache), func(tp cluster.TopicPartition) bool { return tp.Topic == t.Name }) {
+		if !n.caches(t.Name) {
 			delete(n.cacheIDs, t.Name)
 		}
 	}
+}
+
+func (b *broker) caches(topic string) bool {
+	for tp := range b.cache {
+		if tp.Topic == topic {
+			return true
+		}
+	}
+	return false
 }
 
 func (n *Node) stopReplica(tp cluster.TopicPartition, p controller.StopReplicaPartition) cluster.ErrorCode {

@@ -21,6 +21,8 @@ type checks struct {
 	// strays are replicas of deleted topics that a reassignment had moved away before, from a broker that did not get the
 	// request to delete it, or could not. A broker looks for such replicas when it starts, while the topic exists.
 	strays map[stray]bool
+	// restored are replicas that a broker brought back with an old disk.
+	restored map[stray]bool
 }
 
 type stray struct {
@@ -38,7 +40,7 @@ type incarnation struct {
 
 func newChecks(w *World) *checks {
 	return &checks{w: w, incarnations: map[int64]*incarnation{}, byID: map[cluster.TopicID]*incarnation{},
-		touchedByHand: map[string]bool{}, handedOut: map[int64]bool{}, lastID: -1, strays: map[stray]bool{}}
+		touchedByHand: map[string]bool{}, handedOut: map[int64]bool{}, lastID: -1, strays: map[stray]bool{}, restored: map[stray]bool{}}
 }
 
 func (k *checks) created(name string, t *topicNode) {
@@ -119,7 +121,7 @@ func (k *checks) treeRemoved(name string, t *topicNode) {
 	i.removed = true
 	for _, n := range k.w.Nodes() {
 		for _, tp := range sortedPartitions(n.logs) {
-			if tp.Topic != name || n.logs[tp].id != t.id || k.w.store.isLeft(n.id, tp, t.id) {
+			if tp.Topic != name || n.logs[tp].id != t.id || k.w.store.isLeft(n.id, tp, t.id) || k.restored[stray{n.id, tp, t.id}] {
 				continue
 			}
 			if a, exists := t.partitions[tp.Partition]; exists && !slices.Contains(a.Replicas, n.id) {
@@ -298,14 +300,14 @@ func (k *checks) finalDisk(n *Node) {
 	for _, tp := range sortedPartitions(n.logs) {
 		id := n.logs[tp].id
 		isKafka := slices.Contains(k.w.opts.Kafka, n.id) && k.w.store.isLeft(n.id, tp, id) // it does not know the record
-		if i := k.byID[id]; i.removed && !i.byHand && !isKafka && !k.strays[stray{n.id, tp, id}] {
+		if i := k.byID[id]; i.removed && !i.byHand && !isKafka && !k.strays[stray{n.id, tp, id}] && !k.restored[stray{n.id, tp, id}] {
 			k.w.failf("broker %d has %s of a deleted topic", n.id, tp)
 		}
 	}
 	for name, t := range k.w.store.topics {
 		for p, a := range t.partitions {
 			tp := cluster.TopicPartition{Topic: name, Partition: p}
-			if log, ok := n.logs[tp]; ok && log.id == t.id && !slices.Contains(a.Replicas, n.id) && !k.mayKeepStrays(n) {
+			if log, ok := n.logs[tp]; ok && log.id == t.id && !slices.Contains(a.Replicas, n.id) && !k.mayKeepStray(n, stray{n.id, tp, log.id}) {
 				k.w.failf("broker %d has %s, which is on %v", n.id, tp, a.Replicas)
 			}
 			if log, ok := n.logs[tp]; slices.Contains(a.Replicas, n.id) && (!ok || log.id != t.id) {
@@ -315,10 +317,25 @@ func (k *checks) finalDisk(n *Node) {
 	}
 }
 
-// mayKeepStrays: replicas that a reassignment removed stay on a broker that could not delete them, or never got the request,
-// until it starts the next time, and on Kafka's brokers for ever.
-func (k *checks) mayKeepStrays(n *Node) bool {
-	return k.w.deletionsFailed || n.lostDeletions || slices.Contains(k.w.opts.Kafka, n.id)
+// mayKeepStray: a replica that a reassignment removed stays on a broker that could not delete it, or whose controller lost its
+// office before the request to delete it was sent, until the broker starts the next time; on Kafka's brokers for ever.
+func (k *checks) mayKeepStray(n *Node, s stray) bool {
+	moved, ok := n.movedAway[s]
+	if k.w.store.isLeft(s.broker, s.tp, s.id) && n.hosted[s.tp] != nil {
+		return true // the record is for the next start: a broker never removes what runs on it
+	}
+	return k.w.deletionsFailed || n.lostDeletions || slices.Contains(k.w.opts.Kafka, n.id) || ok && moved != k.w.store.epoch
+}
+
+// assignmentWritten notes which replicas an assignment moves away.
+func (k *checks) assignmentWritten(name string, t *topicNode, to []controller.PartitionAssignment) {
+	for _, pa := range to {
+		for _, id := range t.partitions[pa.Partition].Replicas {
+			if n := k.w.nodes[id]; n != nil && n.up && !slices.Contains(pa.Assignment.Replicas, id) {
+				n.movedAway[stray{id, cluster.TopicPartition{Topic: name, Partition: pa.Partition}, t.id}] = k.w.store.epoch
+			}
+		}
+	}
 }
 
 // finalCache: the cache shows the store's leaderships, and nothing else.

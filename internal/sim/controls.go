@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"strings"
 
 	"klamm/internal/cluster"
@@ -144,3 +145,91 @@ func (w *World) MarkForIncarnation(name string, id cluster.TopicID) {
 	w.tracef(nil, "topic %s is marked for deletion by a late request", name)
 	w.store.createMarker(name, id)
 }
+
+// Request asks the controller in office and lets the cluster run until it has answered; a request that dies with its
+// controller, or is answered with NOT_CONTROLLER, is asked again, as clients do. It returns nil when nobody answers.
+func (w *World) Request(from cluster.BrokerID, make func(controller.ReplyToken, cluster.BrokerEpoch) controller.Event) controller.ReplyValue {
+	for range 10 {
+		n := w.Active()
+		if n == nil || !w.nodes[from].up {
+			return nil
+		}
+		token := w.nextToken()
+		w.ask(n, make(token, w.nodes[from].epoch))
+		w.SettleUntil(func() bool {
+			_, open := w.requests[token]
+			return !open
+		})
+		switch v := w.replies[token].(type) {
+		case controller.ControlledShutdownResult:
+			if v.Err != cluster.StaleControllerEpoch {
+				return v
+			}
+		case controller.ElectLeadersResult:
+			if v.Err != cluster.NotController {
+				return v
+			}
+		case controller.AlterPartitionReassignmentsResult:
+			if v.Err != cluster.NotController {
+				return v
+			}
+		case controller.AllocateProducerIDsResult:
+			if v.Err != cluster.NotController {
+				return v
+			}
+		case nil:
+		default:
+			return v
+		}
+		w.SettleFor(settleMs)
+	}
+	return nil
+}
+
+// Shutdown stops a broker in order: its controller gives up office, its session is closed.
+func (w *World) Shutdown(id cluster.BrokerID) {
+	w.tracef(nil, "broker %d stops", id)
+	w.nodes[id].enqueue(controller.Shutdown{})
+	w.SettleFor(settleMs)
+	if w.nodes[id].up {
+		w.Kill(id)
+		w.ExpireDead()
+	}
+}
+
+// ChangeRack gives the registration of a broker that runs another rack.
+func (w *World) ChangeRack(id cluster.BrokerID, rack string) {
+	if r, ok := w.store.brokers[id]; ok {
+		r.Rack = rack
+		w.store.brokers[id] = r
+		w.store.fire(controller.Watched{Kind: controller.WatchBroker, Broker: id})
+	}
+}
+
+// WriteISR has the leader of a partition write its ISR into the store itself and tell by a notification, as brokers of an inter-broker
+// protocol below 2.7-IV2 do. It reports whether the leader could.
+func (w *World) WriteISR(tp cluster.TopicPartition, isr ...cluster.BrokerID) bool {
+	t := w.store.topics[tp.Topic]
+	if t == nil {
+		return false
+	}
+	s, ok := t.states[tp.Partition]
+	n := w.nodes[s.Leader]
+	if !ok || n == nil || !n.up || n.frozen || n.hosted[tp] == nil || n.hosted[tp].state.PartitionEpoch != s.PartitionEpoch {
+		return false
+	}
+	s = s.Clone()
+	s.ISR = isr
+	s.PartitionEpoch++
+	t.states[tp.Partition] = s
+	n.hosted[tp].state = s.Clone()
+	w.store.zxid++
+	name := fmt.Sprintf("isr_change_%010d", w.store.zxid)
+	w.tracef(n, "writes the ISR of %s itself: %v", tp, isr)
+	w.store.isrChanges[name] = controller.ISRChange{Name: name, Partitions: []cluster.TopicPartition{tp}}
+	w.store.fire(controller.Watched{Kind: controller.WatchISRChanges})
+	return true
+}
+
+// settleMs is how long the cluster may take to settle, in simulated time, where something may be tried again for ever.
+const settleMs controller.Time = 60_000

@@ -30,23 +30,6 @@ func threeDeletions(t *testing.T, o Options) *World {
 	return w
 }
 
-// crashes are the ways in which a controller loses its office.
-var crashes = map[string]func(w *World, n *Node){
-	"its process dies": func(w *World, n *Node) {
-		w.Kill(n.id)
-		w.ExpireDead()
-	},
-	"its process dies and starts before the session expires": func(w *World, n *Node) {
-		w.Kill(n.id)
-		w.Start(n.id)
-	},
-	"its session expires": func(w *World, n *Node) { n.expire() },
-	"its session expires unnoticed": func(w *World, n *Node) {
-		w.store.expire(n.session)
-		n.frozen = true
-	},
-}
-
 // effectsToEnd counts the effects until the cluster has settled.
 func effectsToEnd(w *World) int {
 	base := w.carried
@@ -76,12 +59,12 @@ func TestDeletionsEndWhereverTheControllerLosesOffice(t *testing.T) {
 	total := effectsToEnd(w)
 	w.Close()
 	t.Logf("%d effects", total)
-	for name, crash := range crashes {
-		t.Run(name, func(t *testing.T) {
+	for _, kind := range crashes {
+		t.Run(kind.name, func(t *testing.T) {
 			for k := range total + 1 {
 				w := threeDeletions(t, Options{})
 				runToEffect(w, k)
-				crash(w, w.Active())
+				kind.do(w, w.Active())
 				if f := finish(w); len(f) > 0 {
 					t.Errorf("crash after %d effects: %s", k, f[0])
 				}
@@ -95,7 +78,7 @@ func TestDeletionsEndWhereverTwoControllersLoseOffice(t *testing.T) {
 	w := threeDeletions(t, Options{})
 	total := effectsToEnd(w)
 	w.Close()
-	crash := crashes["its process dies"]
+	crash := crashes[0].do
 	for k := range total + 1 {
 		for j := k % *depthFlag; ; j += *depthFlag {
 			w := threeDeletions(t, Options{})
@@ -130,7 +113,7 @@ func TestDeletionsEndWhateverBecomesOfEachStoreOperation(t *testing.T) {
 					w.faultAt = map[int]fault{w.carried + k: f}
 					runToEffect(w, k)
 					if crash {
-						crashes["its process dies"](w, w.Active())
+						crashes[0].do(w, w.Active())
 					}
 					if f := finish(w); len(f) > 0 {
 						t.Errorf("fault at effect %d: %s", k, f[0])
@@ -169,18 +152,18 @@ func TestDeletionWithoutADeadBrokerEndsWhereverTheControllerDies(t *testing.T) {
 	w.Final()
 	verify(t, w)
 	w.Close()
-	for name, crash := range crashes {
+	for _, kind := range crashes {
 		for k := range total + 1 {
 			w := setup()
 			runToEffect(w, k)
 			if n := w.Active(); n != nil {
-				crash(w, n)
+				kind.do(w, n)
 			}
 			if k%2 == 0 {
 				w.Start(4) // in the middle of it
 			}
 			if f := finish(w); len(f) > 0 {
-				t.Errorf("crash after %d effects, %s: %s", k, name, f[0])
+				t.Errorf("crash after %d effects, %s: %s", k, kind.name, f[0])
 			}
 			w.Close()
 		}
@@ -222,7 +205,7 @@ func TestDeletionWithADeadBrokerEndsWhereverTheControllerDies(t *testing.T) {
 			runToEffect(w, k/2)
 		}
 		if n := w.Active(); n != nil {
-			crashes["its process dies"](w, n)
+			crashes[0].do(w, n)
 		}
 		if f := finish(w); len(f) > 0 {
 			t.Errorf("crash after %d effects: %s", k, f[0])

@@ -10,7 +10,7 @@ import (
 
 // hasLeftovers reports whether the broker finds a record of what it has to remove, and can tell whether it has it.
 func (n *Node) hasLeftovers() bool {
-	return slices.ContainsFunc(n.leftovers(), n.canRemove)
+	return len(n.w.store.leftovers[n.id]) > 0 && slices.ContainsFunc(n.leftovers(), n.canRemove)
 }
 
 // leftovers are the records for the broker that it sees: a klamm broker with a session.

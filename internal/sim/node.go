@@ -19,9 +19,11 @@ type Node struct {
 	stopping bool // it has asked for a controlled shutdown
 	// lostDeletions: a request to delete replicas was dropped with its sender since this process started.
 	lostDeletions bool
-	frozen        bool  // its session has expired and it has not noticed
-	paused        bool  // it does not run
-	session       int64 // 0: none
+	// movedAway are replicas that left the broker since this process started, with the controller epoch of the write.
+	movedAway map[stray]cluster.ControllerEpoch
+	frozen    bool  // its session has expired and it has not noticed
+	paused    bool  // it does not run
+	session   int64 // 0: none
 
 	core    *controller.Core
 	queue   []controller.Event
@@ -35,6 +37,7 @@ type Node struct {
 // start begins a new process.
 func (n *Node) start() {
 	n.up, n.stopping, n.frozen, n.paused, n.lostDeletions = true, false, false, false, false
+	n.movedAway = map[stray]cluster.ControllerEpoch{}
 	n.forgetMemory()
 	n.core = controller.New(n.w.coreConfig(n.id))
 	n.queue, n.effects, n.result = nil, nil, nil
@@ -104,6 +107,7 @@ func (n *Node) step() {
 		e := n.effects[0]
 		n.effects = n.effects[1:]
 		n.carryOut(e)
+		n.w.afterEffect(n.id)
 	case n.result != nil:
 		r := *n.result
 		n.result = nil
@@ -123,7 +127,9 @@ func (n *Node) step() {
 }
 
 func (n *Node) feed(ev controller.Event) {
-	n.w.tracef(n, "> %s", FormatEvent(ev))
+	if n.w.tracing() {
+		n.w.tracef(n, "> %s", FormatEvent(ev))
+	}
 	for _, e := range n.core.Step(n.w.now, ev) {
 		if n.w.opts.Filter != nil {
 			n.effects = append(n.effects, n.w.opts.Filter(e)...)
@@ -136,7 +142,9 @@ func (n *Node) feed(ev controller.Event) {
 }
 
 func (n *Node) carryOut(e controller.Effect) {
-	n.w.tracef(n, "  %s", FormatEffect(e))
+	if n.w.tracing() {
+		n.w.tracef(n, "  %s", FormatEffect(e))
+	}
 	n.w.carried++
 	switch e := e.(type) {
 	case controller.Store:
@@ -198,13 +206,17 @@ func (n *Node) dropLink(id cluster.BrokerID) {
 // deliver hands the request at the head of a link to its broker. When the answer is lost the request is sent again.
 func (n *Node) deliver(to *Node) {
 	req := n.links[to.id][0]
-	n.w.tracef(to, "= from %d: %s", n.id, FormatEffect(req))
+	if n.w.tracing() {
+		n.w.tracef(to, "= from %d: %s", n.id, FormatEffect(req))
+	}
 	reply := to.handle(req)
 	if n.w.chance(n.w.faults.replyLost) {
 		return
 	}
 	n.links[to.id] = n.links[to.id][1:]
-	n.w.tracef(to, "= answers: %s", FormatEvent(reply))
+	if n.w.tracing() {
+		n.w.tracef(to, "= answers: %s", FormatEvent(reply))
+	}
 	n.enqueue(reply)
 }
 

@@ -37,7 +37,7 @@ func (w *World) growISRs() (asked bool) {
 		t := w.store.topics[name]
 		for _, p := range slices.Sorted(maps.Keys(t.states)) {
 			tp := cluster.TopicPartition{Topic: name, Partition: p}
-			if n := w.nodes[t.states[p].Leader]; n != nil && n.up && w.growISR(n, tp) {
+			if n := w.nodes[t.states[p].Leader]; n != nil && n.up && !n.frozen && w.growISR(n, tp) {
 				asked = true
 			}
 		}
@@ -54,7 +54,7 @@ func (w *World) growISR(leader *Node, tp cluster.TopicPartition) bool {
 	isr := slices.Clone(h.state.ISR)
 	for _, id := range h.replicas {
 		f := w.nodes[id]
-		if f == nil || !f.up || f.stopping || slices.Contains(isr, id) || f.hosted[tp] == nil || f.hosted[tp].id != h.id {
+		if f == nil || !f.up || f.frozen || f.stopping || slices.Contains(isr, id) || f.hosted[tp] == nil || f.hosted[tp].id != h.id {
 			continue
 		}
 		isr = append(isr, id)

@@ -330,6 +330,7 @@ func (s *store) setTopic(w controller.TopicWrite) controller.ItemResult {
 		return item(controller.ItemConflict)
 	}
 	s.w.checks.topicID(w.Name, t.id, w.ID)
+	s.w.checks.assignmentWritten(w.Name, t, w.Partitions)
 	t.id = w.ID
 	t.partitions = map[int32]cluster.ReplicaAssignment{}
 	for _, pa := range w.Partitions {

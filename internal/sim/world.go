@@ -36,11 +36,12 @@ type Options struct {
 
 // World is a simulated cluster.
 type World struct {
-	opts  Options
-	rng   *rand.Rand
-	now   controller.Time
-	store *store
-	nodes map[cluster.BrokerID]*Node
+	opts   Options
+	rng    *rand.Rand
+	now    controller.Time
+	store  *store
+	nodes  map[cluster.BrokerID]*Node
+	sorted []*Node // nodes by id
 
 	faults       faults
 	planned      *plannedFault
@@ -53,10 +54,15 @@ type World struct {
 	tokens   controller.ReplyToken
 	requests map[controller.ReplyToken]request
 
-	checks   *checks
-	steps    int // events fed
-	carried  int // effects carried out
-	failures []string
+	replies map[controller.ReplyToken]controller.ReplyValue
+
+	checks     *checks
+	steps      int // events fed
+	carried    int // effects carried out
+	interrupts []interrupt
+	unanswered map[string]func()  // requests that scenarios ask again at the end
+	carriers   []cluster.BrokerID // whose effects were carried out, since Record
+	failures   []string
 	// deletionsFailed: some deletion of a replica was refused at some time.
 	deletionsFailed bool
 }
@@ -83,12 +89,14 @@ func New(o Options) *World {
 	}
 	w := &World{
 		opts: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), nodes: map[cluster.BrokerID]*Node{},
-		requests: map[controller.ReplyToken]request{}, now: 1_000_000,
+		requests: map[controller.ReplyToken]request{}, replies: map[controller.ReplyToken]controller.ReplyValue{},
+		unanswered: map[string]func(){}, now: 1_000_000,
 	}
 	w.store = newStore(w)
 	w.checks = newChecks(w)
 	for id := cluster.BrokerID(1); int(id) <= o.Brokers; id++ {
 		w.nodes[id] = &Node{id: id, w: w, broker: broker{logs: map[cluster.TopicPartition]diskLog{}}}
+		w.sorted = append(w.sorted, w.nodes[id])
 	}
 	return w
 }
@@ -103,13 +111,7 @@ func (w *World) StartAll() {
 }
 
 // Nodes lists the nodes by id.
-func (w *World) Nodes() []*Node {
-	out := make([]*Node, 0, len(w.nodes))
-	for _, id := range slices.Sorted(maps.Keys(w.nodes)) {
-		out = append(out, w.nodes[id])
-	}
-	return out
-}
+func (w *World) Nodes() []*Node { return w.sorted }
 
 // Close abandons all cores.
 func (w *World) Close() {
@@ -145,6 +147,8 @@ func (w *World) failf(format string, args ...any) {
 	w.tracef(nil, "FAILED: %s", msg)
 	w.failures = append(w.failures, msg)
 }
+
+func (w *World) tracing() bool { return w.opts.Trace != nil }
 
 func (w *World) tracef(n *Node, format string, args ...any) {
 	if w.opts.Trace == nil {
@@ -211,6 +215,7 @@ func (w *World) answered(r controller.Reply) {
 		return
 	}
 	delete(w.requests, r.Token)
+	w.replies[r.Token] = r.Value
 	w.checks.answer(req.ev, r.Value)
 	if a, ok := req.ev.(controller.AlterPartition); ok {
 		w.applyAlterPartition(a, r.Value.(controller.AlterPartitionResult))
@@ -238,9 +243,15 @@ func (w *World) applyAlterPartition(req controller.AlterPartition, res controlle
 type choice func()
 
 // progress lists what moves the cluster on by itself.
-func (w *World) progress() []choice {
+func (w *World) progress() []choice { return w.progressUpTo(1 << 30) }
+
+// progressUpTo lists the first few of them.
+func (w *World) progressUpTo(limit int) []choice {
 	var out []choice
-	for _, n := range w.Nodes() {
+	for _, n := range w.sorted {
+		if len(out) >= limit {
+			return out
+		}
 		if !n.up || n.paused {
 			continue
 		}
@@ -250,8 +261,8 @@ func (w *World) progress() []choice {
 		if n.hasLeftovers() {
 			out = append(out, n.removeLeftovers)
 		}
-		for _, id := range slices.Sorted(maps.Keys(n.links)) {
-			if to := w.nodes[id]; len(n.links[id]) > 0 && to.up && !to.paused {
+		for _, to := range w.sorted {
+			if len(n.links[to.id]) > 0 && to.up && !to.paused {
 				out = append(out, func() { n.deliver(to) })
 			}
 		}
@@ -267,7 +278,9 @@ func (w *World) arrive(i int) {
 	f := w.inFlight[i]
 	w.inFlight = slices.Delete(w.inFlight, i, i+1)
 	if n := w.nodes[f.to]; n.up {
-		w.tracef(n, "= late: %s", FormatEffect(f.req))
+		if w.tracing() {
+			w.tracef(n, "= late: %s", FormatEffect(f.req))
+		}
 		n.handle(f.req)
 	}
 }
@@ -307,7 +320,7 @@ func (w *World) SettleUntil(stop func() bool) {
 		if len(w.failures) > 0 || stop() {
 			return
 		}
-		if p := w.progress(); len(p) > 0 {
+		if p := w.progressUpTo(1); len(p) > 0 {
 			p[0]()
 		} else if !w.fireNextTimer() {
 			return
