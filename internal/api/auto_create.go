@@ -13,6 +13,7 @@ import (
 	"klamm/internal/cluster"
 	"klamm/internal/config"
 	"klamm/internal/metadata"
+	"klamm/internal/quota"
 	"klamm/internal/wire"
 )
 
@@ -42,6 +43,7 @@ type autoTopicCreation struct {
 	config *config.Dynamic
 	cache  *metadata.Cache
 	admin  *topicAdmin
+	quotas *quota.Clients // charged and not refused: Kafka throttles nobody for a topic that it makes on its own
 
 	mu       sync.Mutex
 	inFlight map[string]bool
@@ -50,7 +52,7 @@ type autoTopicCreation struct {
 }
 
 func newAutoTopicCreation(d Deps, admin *topicAdmin) *autoTopicCreation {
-	return &autoTopicCreation{log: d.Log, config: d.Config, cache: d.Cache, admin: admin, inFlight: map[string]bool{}}
+	return &autoTopicCreation{log: d.Log, config: d.Config, cache: d.Cache, admin: admin, quotas: d.Quotas, inFlight: map[string]bool{}}
 }
 
 // AutoCreated lists the topics that this broker created for clients, oldest first; only the last 1,000 are kept.
@@ -73,7 +75,7 @@ func (h *Handlers) AutoCreatedTotal() int64 {
 func (a *autoTopicCreation) create(ctx context.Context, r *wire.Request, names []string, done func(map[string]cluster.ErrorCode)) {
 	codes := make(map[string]cluster.ErrorCode, len(names))
 	items := a.begin(names, codes)
-	a.admin.create(ctx, items, false, nil)
+	a.admin.create(ctx, items, false, charging(a.quotas.MutationQuota(clientOf(r), false)))
 	for _, c := range items {
 		switch {
 		case !c.err.failed():

@@ -12,11 +12,12 @@ import (
 	"klamm/internal/cluster"
 	"klamm/internal/config"
 	"klamm/internal/coord"
+	"klamm/internal/quota"
 )
 
-// configFollower keeps config.Dynamic in step with the config entities of topics and of this broker in the store: all of
-// them at start, single ones when a change notification names them, and those of topics that come to this broker (Kafka:
-// DynamicConfigManager and the config handlers). Entities of other kinds are not followed.
+// configFollower keeps config.Dynamic in step with the config entities of topics and of this broker in the store, and the
+// quotas with those of client ids, users and addresses: all of them at start, single ones when a change notification names
+// them, and those of topics that come to this broker (Kafka: DynamicConfigManager and the config handlers).
 //
 // Locks: applyMu serialises applying, so that what was read earlier never replaces what was read later; config.Dynamic's
 // listeners run below it and must not come back here. It is not held while reading the store.
@@ -26,6 +27,9 @@ type configFollower struct {
 	store    coord.Store
 	brokerID string
 
+	quotas      *quota.Clients
+	connections *quota.Connections
+
 	applyMu sync.Mutex
 	applied map[string]int64 // entity path to the change id (mzxid) of the node that was applied last
 }
@@ -34,7 +38,8 @@ type configFollower struct {
 const configReadBackoff = 100 * time.Millisecond
 
 func newConfigFollower(d Deps) *configFollower {
-	return &configFollower{log: d.Log, config: d.Config, store: d.Store, brokerID: brokerName(d.BrokerID), applied: map[string]int64{}}
+	return &configFollower{log: d.Log, config: d.Config, store: d.Store, brokerID: brokerName(d.BrokerID),
+		quotas: d.Quotas, connections: d.Connections, applied: map[string]int64{}}
 }
 
 // HandleConfigChange is the handler for coord/notify on coord.ConfigChangesPath: it reads the entity that the
@@ -47,7 +52,8 @@ func (h *Handlers) HandleConfigChange(ctx context.Context, notification []byte) 
 	return h.configs.follow(ctx, path)
 }
 
-// LoadAllConfigs reads and applies the configs of all topics and of this broker: what coord/notify does on its start.
+// LoadAllConfigs reads and applies the configs of all topics and of this broker, and all quotas: what coord/notify does on
+// its start.
 func (h *Handlers) LoadAllConfigs(ctx context.Context) error { return h.configs.loadAll(ctx) }
 
 // follow applies the entity of a path such as "topics/T", "brokers/1" or "brokers/<default>".
@@ -58,30 +64,49 @@ func (f *configFollower) follow(ctx context.Context, entityPath string) error {
 		return fmt.Errorf("config change of %q: no entity", entityPath)
 	case kind == coord.TopicConfigs && cluster.ValidateTopicName(name) != nil:
 		return fmt.Errorf("config change of %q: not a topic name", entityPath)
+	case quotaKinds[kind]:
+		if _, err := describedParts(entityName{kind, name}); err != nil {
+			return fmt.Errorf("config change of %q: %w", entityPath, err)
+		}
 	case kind == coord.BrokerConfigs && name != f.brokerID && name != coord.DefaultEntity, kind != coord.TopicConfigs && kind != coord.BrokerConfigs:
 		return nil
 	}
-	return f.read(ctx, kind, []string{name})
+	return f.read(ctx, []entityName{{kind, name}})
 }
 
+var quotaKinds = map[string]bool{coord.ClientConfigs: true, coord.UserConfigs: true, coord.IPConfigs: true}
+
 func (f *configFollower) loadAll(ctx context.Context) error {
-	if err := f.read(ctx, coord.BrokerConfigs, []string{coord.DefaultEntity, f.brokerID}); err != nil {
+	all := []entityName{{coord.BrokerConfigs, coord.DefaultEntity}, {coord.BrokerConfigs, f.brokerID}}
+	if err := f.read(ctx, all); err != nil {
 		return err
 	}
 	topics, err := f.store.Children(ctx, coord.ConfigTypePath(coord.TopicConfigs))
-	if errors.Is(err, coord.ErrNoNode) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, coord.ErrNoNode) {
 		return fmt.Errorf("list topic configs: %w", err)
 	}
-	return f.read(ctx, coord.TopicConfigs, topics)
+	if err := f.read(ctx, topicEntities(topics)); err != nil {
+		return err
+	}
+	quotas, err := listQuotaEntities(ctx, f.store)
+	if err != nil {
+		return err
+	}
+	return f.read(ctx, quotas)
+}
+
+func topicEntities(topics []string) []entityName {
+	out := make([]entityName, len(topics))
+	for i, t := range topics {
+		out[i] = entityName{coord.TopicConfigs, t}
+	}
+	return out
 }
 
 // readTopics reads the topics' configs and tries until it can; the error means that the context ended.
 func (f *configFollower) readTopics(ctx context.Context, names []string) error {
 	for {
-		err := f.read(ctx, coord.TopicConfigs, names)
+		err := f.read(ctx, topicEntities(names))
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -93,22 +118,22 @@ func (f *configFollower) readTopics(ctx context.Context, names []string) error {
 	}
 }
 
-func (f *configFollower) read(ctx context.Context, kind string, names []string) error {
-	if len(names) == 0 {
+func (f *configFollower) read(ctx context.Context, entities []entityName) error {
+	if len(entities) == 0 {
 		return nil
 	}
-	paths := make([]string, len(names))
-	for i, name := range names {
-		paths[i] = coord.ConfigEntityPath(kind, name)
+	paths := make([]string, len(entities))
+	for i, e := range entities {
+		paths[i] = e.path()
 	}
 	nodes, err := f.store.GetMany(ctx, paths)
 	if err != nil {
-		return fmt.Errorf("read %s configs: %w", kind, err)
+		return fmt.Errorf("read %s configs: %w", entities[0].kind, err)
 	}
 	f.applyMu.Lock()
 	defer f.applyMu.Unlock()
-	for i, name := range names {
-		f.applyLocked(kind, name, paths[i], nodes[i])
+	for i, e := range entities {
+		f.applyLocked(e.kind, e.name, paths[i], nodes[i])
 	}
 	return nil
 }
@@ -134,6 +159,10 @@ func (f *configFollower) applyLocked(kind, name, path string, node coord.ReadRes
 	switch {
 	case kind == coord.TopicConfigs:
 		f.config.ApplyTopic(name, settings)
+	case kind != coord.BrokerConfigs:
+		if err := f.applyQuotas(kind, name, settings); err != nil {
+			warnings = []config.Warning{{Message: err.Error()}}
+		}
 	case name == coord.DefaultEntity:
 		warnings = f.config.ApplyClusterDefault(settings)
 	default:
@@ -152,6 +181,6 @@ func (f *configFollower) forgetTopic(name string) {
 	f.config.ApplyTopic(name, nil)
 }
 
-// LoadConfigs applies the configs of all topics and of this broker once, for the time before there are handlers: logs
-// are opened with them. Of d it uses Log, BrokerID, Config and Store.
+// LoadConfigs applies the configs of all topics and of this broker, and all quotas, once, for the time before there are handlers: logs
+// are opened with them. Of d it uses Log, BrokerID, Config, Store, Quotas and Connections.
 func LoadConfigs(ctx context.Context, d Deps) error { return newConfigFollower(d).loadAll(ctx) }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -24,6 +25,7 @@ func (h *Handlers) handleCreatePartitions(ctx context.Context, r *wire.Request) 
 		items[i] = &partitionAddition{req: t}
 		times[t.Topic]++
 	}
+	mutations := h.mutationQuota(r, 3)
 	isActive := h.d.Controller.IsActive()
 	for _, p := range items {
 		switch {
@@ -36,7 +38,7 @@ func (h *Handlers) handleCreatePartitions(ctx context.Context, r *wire.Request) 
 		}
 	}
 	if isActive {
-		h.admin.addPartitions(ctx, items, req.ValidateOnly, nil)
+		h.admin.addPartitions(ctx, items, req.ValidateOnly, charging(mutations))
 	}
 	timeout, wait := requestTimeout(req.TimeoutMillis)
 	succeeded := 0
@@ -48,7 +50,7 @@ func (h *Handlers) handleCreatePartitions(ctx context.Context, r *wire.Request) 
 			}
 		}
 	}
-	answer := func() { r.Respond(createPartitionsResponse(req, items), 0) }
+	answer := func() { r.Respond(createPartitionsResponse(req, items), mutations.Throttle(time.Now())) }
 	if !wait || req.ValidateOnly || succeeded == 0 {
 		answer()
 		return

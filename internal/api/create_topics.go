@@ -9,6 +9,7 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/config"
+	"klamm/internal/quota"
 	"klamm/internal/wire"
 )
 
@@ -48,7 +49,7 @@ func (h *Handlers) handleCreateTopics(ctx context.Context, r *wire.Request) {
 			c.err = errorf(cluster.InvalidRequest, "Found multiple entries for this topic.")
 		}
 	}
-	h.createAndAnswer(ctx, r, items, time.Now())
+	h.createAndAnswer(ctx, r, items, h.mutationQuota(r, 6), time.Now())
 }
 
 // deletionGrace is how long a creation waits for a deletion of the same name to end, within its own timeout. A deletion
@@ -61,11 +62,11 @@ const deletionPollInterval = 5 * time.Millisecond
 
 // createAndAnswer creates the items that are not decided yet. Those whose name is marked for deletion are tried again
 // while deletionGrace lasts; then everything is answered.
-func (h *Handlers) createAndAnswer(ctx context.Context, r *wire.Request, items []*topicCreation, began time.Time) {
+func (h *Handlers) createAndAnswer(ctx context.Context, r *wire.Request, items []*topicCreation, mutations *quota.Mutation, began time.Time) {
 	req := r.Msg.(*kmsg.CreateTopicsRequest)
 	timeout, wait := requestTimeout(req.TimeoutMillis)
 	open := slices.DeleteFunc(slices.Clone(items), func(c *topicCreation) bool { return c.decided })
-	h.admin.create(ctx, open, req.ValidateOnly, nil)
+	h.admin.create(ctx, open, req.ValidateOnly, charging(mutations))
 	again := ctx.Err() == nil && wait && !req.ValidateOnly && time.Since(began) < min(timeout, deletionGrace)
 	for _, c := range open {
 		if c.decided = !again || !c.marked; !c.decided {
@@ -73,7 +74,7 @@ func (h *Handlers) createAndAnswer(ctx context.Context, r *wire.Request, items [
 		}
 	}
 	if again && slices.ContainsFunc(open, func(c *topicCreation) bool { return !c.decided }) {
-		retry := func(ctx context.Context, r *wire.Request) { h.createAndAnswer(ctx, r, items, began) }
+		retry := func(ctx context.Context, r *wire.Request) { h.createAndAnswer(ctx, r, items, mutations, began) }
 		h.deferral.after(deletionPollInterval, r, bounded(retry, r))
 		return
 	}
@@ -86,7 +87,7 @@ func (h *Handlers) createAndAnswer(ctx context.Context, r *wire.Request, items [
 			}
 		}
 	}
-	answer := func() { r.Respond(h.createTopicsResponse(req, items), 0) }
+	answer := func() { r.Respond(h.createTopicsResponse(req, items), mutations.Throttle(time.Now())) }
 	if !wait || req.ValidateOnly || succeeded == 0 {
 		answer()
 		return

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -20,6 +21,7 @@ import (
 // a topic that was created again under the name. Kafka reduces it to the name.
 //
 //	v3  TOPIC_DELETION_DISABLED instead of INVALID_REQUEST while delete.topic.enable=false
+//	v5  mutation quota is strict
 //	v6  by name or id; both given is INVALID_REQUEST for the whole request
 func (h *Handlers) handleDeleteTopics(ctx context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.DeleteTopicsRequest)
@@ -50,7 +52,8 @@ func (h *Handlers) handleDeleteTopics(ctx context.Context, r *wire.Request) {
 		items = append(items, d)
 		of[i] = d
 	}
-	h.admin.delete(ctx, items, nil)
+	mutations := h.mutationQuota(r, 5)
+	h.admin.delete(ctx, items, charging(mutations))
 
 	timeout, wait := requestTimeout(req.TimeoutMillis)
 	succeeded := 0
@@ -70,7 +73,7 @@ func (h *Handlers) handleDeleteTopics(ctx context.Context, r *wire.Request) {
 			}
 			resp.Topics = append(resp.Topics, deleteTopicResult(name, t.TopicID, of[i].err.Code))
 		}
-		r.Respond(resp, 0)
+		r.Respond(resp, mutations.Throttle(time.Now()))
 	}
 	if !wait || succeeded == 0 {
 		answer()

@@ -14,7 +14,7 @@
 //
 // Every request is answered exactly once, also while the broker stops.
 //
-// Not served yet, and therefore not advertised: transactions, quotas, ACLs. A
+// Not served yet, and therefore not advertised: transactions, ACLs. A
 // transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
 package api
 
@@ -31,6 +31,7 @@ import (
 	"klamm/internal/config"
 	"klamm/internal/coord"
 	"klamm/internal/metadata"
+	"klamm/internal/quota"
 	"klamm/internal/replica"
 	"klamm/internal/wire"
 )
@@ -43,14 +44,16 @@ type Deps struct {
 	// BrokerEpoch gives this broker's current registration epoch; NoBrokerEpoch before registration.
 	BrokerEpoch func() cluster.BrokerEpoch
 
-	Table      *wire.APITable  // New enters the served versions here
-	Config     *config.Dynamic // broker config as it is now, and per-topic settings
-	Cache      *metadata.Cache
-	Store      coord.Store
-	Replicas   *replica.Manager
-	Groups     Groups         // this broker's group coordinator
-	Controller Controller     // this broker's own controller module
-	Link       ControllerLink // requests to the active controller, wherever it is
+	Table       *wire.APITable  // New enters the served versions here
+	Config      *config.Dynamic // broker config as it is now, and per-topic settings
+	Cache       *metadata.Cache
+	Store       coord.Store
+	Replicas    *replica.Manager
+	Quotas      *quota.Clients     // of clients; follows the store
+	Connections *quota.Connections // of addresses; follows the store
+	Groups      Groups             // this broker's group coordinator
+	Controller  Controller         // this broker's own controller module
+	Link        ControllerLink     // requests to the active controller, wherever it is
 }
 
 // Controller is what the handlers ask of this broker's controller module. Its methods are safe for concurrent use.
@@ -160,6 +163,8 @@ func (h *Handlers) apis() []servedAPI {
 		{kmsg.DescribeConfigs, 0, 4, wire.AllListeners, h.inOrder(h.handleDescribeConfigs)},
 		{kmsg.AlterConfigs, 0, 2, wire.AllListeners, h.inOrder(h.handleAlterConfigs)},
 		{kmsg.IncrementalAlterConfigs, 0, 1, wire.AllListeners, h.inOrder(h.handleIncrementalAlterConfigs)},
+		{kmsg.DescribeClientQuotas, 0, 1, wire.AllListeners, h.inOrder(h.handleDescribeClientQuotas)},
+		{kmsg.AlterClientQuotas, 0, 1, wire.AllListeners, h.inOrder(h.handleAlterClientQuotas)},
 		{kmsg.DescribeLogDirs, 0, 5, wire.AllListeners, h.inOrder(h.handleDescribeLogDirs)},
 		{kmsg.DescribeCluster, 0, 2, wire.AllListeners, h.handleDescribeCluster},
 		{kmsg.DescribeProducers, 0, 0, wire.AllListeners, h.handleDescribeProducers},

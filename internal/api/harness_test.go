@@ -23,6 +23,7 @@ import (
 	"klamm/internal/coord/memstore"
 	"klamm/internal/group/coordinator"
 	"klamm/internal/metadata"
+	"klamm/internal/quota"
 	"klamm/internal/wire"
 	"klamm/internal/wire/wiretest"
 )
@@ -93,6 +94,7 @@ func newTestBroker(t *testing.T, ctx context.Context, properties map[string]stri
 		Log: log, BrokerID: 0, ClusterID: "test-cluster", BrokerEpoch: func() cluster.BrokerEpoch { return 7 },
 		Table: wire.NewAPITable(), Config: b.config, Cache: b.cache, Store: b.store,
 		Replicas: replicas, Groups: b.groups, Controller: b.ctl, Link: b.ctl,
+		Quotas: quota.NewClients(quota.DefaultWindows, quota.DefaultWindows, time.Now()), Connections: quota.NewConnections(quota.DefaultWindows, time.Now()),
 	})
 	b.h.admin.intn = func(int) int { return 0 } // assignments start at the first broker
 	return b

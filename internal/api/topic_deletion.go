@@ -44,7 +44,7 @@ func (a *topicAdmin) delete(ctx context.Context, items []*topicDeletion, charge 
 				continue
 			}
 			if charge != nil && try == 0 {
-				if d.err = charge(a.partitionsCached(d.name)); d.err.failed() {
+				if d.err = charge(len(t.topic.Partitions)); d.err.failed() {
 					continue
 				}
 			}
@@ -109,13 +109,6 @@ func (a *topicAdmin) settleDeletions(items []*topicDeletion, groups []*atomicGro
 		}
 	}
 	return again
-}
-
-func (a *topicAdmin) partitionsCached(name string) int {
-	if t, ok := a.cache.Image().Topic(name); ok {
-		return len(t.Partitions)
-	}
-	return 0
 }
 
 // awaitGone calls done once the topics of the items without error have left this broker's metadata, or at the deadline;

@@ -29,6 +29,7 @@ var allowedImports = map[string][]string{
 	"wire/wiretest":     {},
 	"config":            {"cluster", "record"},
 	"metadata":          {"cluster", "wire"},
+	"quota":             {},
 	"controller":        {"cluster"},
 	"coord":             {"cluster"},
 	"coord/coordtest":   {"cluster", "coord"},
@@ -44,8 +45,8 @@ var allowedImports = map[string][]string{
 	"admin/console":     {"admin", "cluster"},
 	"doctor":            {"cluster", "coord"},
 	"migrate":           {"coord"},
-	"replica":           {"cluster", "record", "wire", "metadata", "commitlog", "config"},
-	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "group", "admin"},
+	"replica":           {"cluster", "record", "wire", "metadata", "commitlog", "config", "quota"},
+	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "group", "admin", "quota"},
 	"node":              {"*"},
 	"sim":               {"cluster", "controller"},
 }
@@ -55,6 +56,7 @@ var forbiddenStd = map[string][]string{
 	"controller": {"net", "os", "time", "sync", "math/rand", "math/rand/v2", "context", "log/slog", "log", "io", "crypto/rand"},
 	"group":      {"net", "os", "time", "sync", "math/rand", "math/rand/v2", "context", "log/slog", "log", "crypto/rand"},
 	"cluster":    {"net", "os", "time", "sync", "context", "log/slog", "log"},
+	"quota":      {"net", "os", "context", "log/slog", "log"},
 	"record":     {"net", "os", "context", "log/slog", "log"},
 	"api":        {"net"},
 }

@@ -186,6 +186,9 @@ func render(v any) string {
 	panic(fmt.Sprintf("config: value of type %T", v))
 }
 
+// RenderDouble writes a number with a fraction as Kafka stores it in a config.
+func RenderDouble(f float64) string { return javaDouble(f) }
+
 // javaDouble prints as Java's Double.toString: plain between 10^-3 and 10^7, else with an exponent, always with a fraction.
 func javaDouble(f float64) string {
 	switch {

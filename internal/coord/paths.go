@@ -214,6 +214,11 @@ func SanitizeEntity(name string) string {
 	if name == DefaultEntity {
 		return name
 	}
+	return SanitizeName(name)
+}
+
+// SanitizeName is SanitizeEntity for what is a name for certain, also one that looks like DefaultEntity.
+func SanitizeName(name string) string {
 	s := strings.ReplaceAll(url.QueryEscape(name), "+", "%20")
 	// Java's URLEncoder escapes "~", Go's does not.
 	return strings.ReplaceAll(s, "~", "%7E")

@@ -73,6 +73,7 @@ type broker struct {
 	store       coord.Store
 	clusterID   string
 	reg         *registration
+	quotas      quotas
 	cache       *metadata.Cache
 	logs        *commitlog.Manager
 	channel     *api.ControllerChannel
@@ -175,6 +176,7 @@ func (b *broker) buildBroker(context.Context) error {
 		Log: b.log, BrokerID: c.ID, ClusterID: b.clusterID, BrokerEpoch: b.reg.epoch,
 		Table: b.table, Config: b.dynamic, Cache: b.cache, Store: b.store,
 		Replicas: b.replicas, Groups: b.groups, Controller: b.driver, Link: b.channel,
+		Quotas: b.quotas.clients, Connections: b.quotas.connections,
 	})
 	changes := &notify.Consumer{Root: coord.ConfigChangesPath, Log: b.log,
 		Handle: b.handlers.HandleConfigChange, OnStart: b.handlers.LoadAllConfigs}

@@ -144,10 +144,11 @@ func (r *registration) epoch() cluster.BrokerEpoch {
 	return r.mu.epoch
 }
 
-// loadConfigs applies the dynamic configs of the store before logs are opened with them.
+// loadConfigs applies the dynamic configs and quotas of the store before logs are opened with them and requests served.
 func (b *broker) loadConfigs(ctx context.Context) error {
 	b.dynamic = config.NewDynamic(b.cfg)
-	d := api.Deps{Log: b.log, BrokerID: b.cfg.ID, Config: b.dynamic, Store: b.store}
+	b.quotas = newQuotas(b.cfg)
+	d := api.Deps{Log: b.log, BrokerID: b.cfg.ID, Config: b.dynamic, Store: b.store, Quotas: b.quotas.clients, Connections: b.quotas.connections}
 	if err := api.LoadConfigs(ctx, d); err != nil {
 		return fmt.Errorf("load configs: %w", err)
 	}
