@@ -28,6 +28,8 @@ interop:
 cluster:
 	go test -tags interop,cluster -count=1 -timeout 20m -run 'ThreeBrokers' ./interop
 
-# Figures beside Apache Kafka's from the same run.
+# Figures beside Apache Kafka's from the same run: single brokers, clusters of three, and 10,000 partitions on ZooKeeper.
 bench:
 	go run ./bench
+	go run ./bench -steps cluster
+	go run ./bench -steps cluster-topics,cluster-10k -only klamm-zk,kafka-3.9

@@ -6,6 +6,9 @@
 //	go run ./bench -quick           the same with one round of small loads
 //	go run ./bench -only klamm      without Kafka
 //	go run ./bench -steps topics,load
+//	go run ./bench -steps cluster   three brokers of each; -steps cluster-moves takes one of the steps of clusters
+//	go run ./bench -steps cluster-10k -only klamm-zk,kafka-3.9
+//	                                klamm with its state in ZooKeeper beside Kafka
 //
 // Kafka is started by the scripts of -kafka (default ../shared/kafka), which fetch it with Maven; Java is needed for it.
 package main
@@ -38,8 +41,8 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.only, "only", "", "measure these systems, comma-separated: klamm, kafka-3.9, kafka-4.1")
-	flag.StringVar(&o.steps, "steps", "", "take these steps, comma-separated: "+strings.Join(stepNames(), ", "))
+	flag.StringVar(&o.only, "only", "", "measure these systems, comma-separated: klamm, kafka-3.9, kafka-4.1; in clusters also klamm-zk, which is klamm on ZooKeeper")
+	flag.StringVar(&o.steps, "steps", "", "take these steps, comma-separated: "+strings.Join(stepNames(), ", ")+"; cluster for all of clusters, which are taken only when named")
 	flag.BoolVar(&o.quick, "quick", false, "small loads, one round of each")
 	flag.StringVar(&o.scripts, "kafka", filepath.Join("..", "shared", "kafka"), "folder of the scripts that start Kafka")
 	flag.DurationVar(&o.budget, "budget", 210*time.Second, "begin no further round after this long; every step is taken once")
@@ -82,21 +85,64 @@ func run(ctx context.Context, o options) error {
 			return fmt.Errorf("build klamm: %w", err)
 		}
 	}
-	var columns []*column
-	for _, s := range systems(o) {
-		if o.only == "" || listed(o.only, s.name()) {
-			columns = append(columns, newColumn(s))
-		}
-	}
-	if len(columns) == 0 {
+	columns, clusters := o.columns()
+	if len(columns)+len(clusters) == 0 {
 		return fmt.Errorf("-only %s names no system", o.only)
 	}
 	began := time.Now()
-	r := &runner{opts: o, work: work, columns: columns, deadline: began.Add(o.budget)}
-	err = errors.Join(r.run(ctx), r.stopAll())
-	printTable(os.Stdout, columns)
-	fmt.Printf("\ntook %v\n", time.Since(began).Round(time.Second))
+	if len(columns) > 0 {
+		r := &runner{opts: o, work: work, columns: columns, deadline: began.Add(o.budget)}
+		err = errors.Join(r.run(ctx), r.stopAll())
+		printTable(os.Stdout, figures, columns)
+	}
+	if len(clusters) > 0 {
+		r := &runner{opts: o, work: work, columns: clusters}
+		err = errors.Join(err, r.runClusters(ctx))
+		printTable(os.Stdout, clusterFigures, clusters)
+	}
+	fmt.Printf("\ntook %v; load average %s\n", time.Since(began).Round(time.Second), loadAverage())
 	return err
+}
+
+// columns gives the systems that are asked for, as single brokers and as clusters, each where a step of that kind is asked for.
+func (o options) columns() (single, clusters []*column) {
+	one, three := o.steps == "", false
+	for _, s := range steps {
+		one = one || stepListed(o.steps, s.name)
+	}
+	for _, s := range clusterSteps {
+		three = three || stepListed(o.steps, s.name)
+	}
+	for _, s := range systems(o) {
+		if one && (o.only == "" || listed(o.only, s.name())) {
+			c := newColumn(s.name())
+			c.system = s
+			single = append(single, c)
+		}
+	}
+	for _, s := range clusterSystems(o) {
+		if three && (o.only == "" && s.name() != "klamm-zk" || listed(o.only, s.name())) {
+			c := newColumn(s.name())
+			c.cluster = s
+			clusters = append(clusters, c)
+		}
+	}
+	return single, clusters
+}
+
+// stepListed reports whether a step is in a list, by its name or by the part before the dash.
+func stepListed(list, name string) bool {
+	kind, _, _ := strings.Cut(name, "-")
+	return listed(list, name) || listed(list, kind)
+}
+
+// loadAverage is the machine's load over the last one, five and fifteen minutes, this program's included.
+func loadAverage() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if f := strings.Fields(string(b)); err == nil && len(f) > 2 {
+		return strings.Join(f[:3], " ")
+	}
+	return "unknown"
 }
 
 func listed(list, name string) bool {

@@ -35,6 +35,9 @@ func stepNames() []string {
 	for _, s := range steps {
 		names = append(names, s.name)
 	}
+	for _, s := range clusterSteps {
+		names = append(names, s.name)
+	}
 	return names
 }
 
@@ -54,7 +57,7 @@ type runner struct {
 // others' figures.
 func (r *runner) run(ctx context.Context) error {
 	for _, s := range steps {
-		if r.opts.steps == "" && r.opts.quick && s.long || r.opts.steps != "" && !listed(r.opts.steps, s.name) {
+		if r.opts.steps == "" && r.opts.quick && s.long || r.opts.steps != "" && !stepListed(r.opts.steps, s.name) {
 			continue
 		}
 		for round := range s.rounds {
@@ -93,12 +96,17 @@ func (r *runner) one(ctx context.Context, s step, c *column, round int) {
 		return s.take(ctx, r.opts, c, round)
 	}()
 	if err != nil {
-		err = fmt.Errorf("%s, step %s: %w", c.system.name(), s.name, err)
+		err = fmt.Errorf("%s, step %s: %w", c.name, s.name, err)
 		fmt.Println("FAILED:", err)
 		r.failed = append(r.failed, err)
 		return
 	}
-	fmt.Printf("%-10s %-9s", c.system.name(), s.name)
+	r.report(c, s.name)
+}
+
+// report prints what a step has found.
+func (r *runner) report(c *column, step string) {
+	fmt.Printf("%-10s %-9s", c.name, step)
 	for _, v := range c.flush() {
 		fmt.Printf("  %s", v)
 	}
@@ -107,7 +115,7 @@ func (r *runner) one(ctx context.Context, s step, c *column, round int) {
 
 // launch starts a system on an empty folder and waits for its first acknowledged record.
 func (r *runner) launch(ctx context.Context, c *column, name string) (*server, error) {
-	dir := filepath.Join(r.work, c.system.name()+"-"+name)
+	dir := filepath.Join(r.work, c.name+"-"+name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}

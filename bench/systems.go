@@ -111,23 +111,12 @@ func (k kafkaKRaft) start(ctx context.Context, dir string) (*server, error) {
 
 // startByScript runs one broker by a script that writes pid files. The script's own waiting is part of the start, as
 // it is with the JVM's own scripts; formatting a KRaft data dir, another JVM, is too.
-func startByScript(ctx context.Context, script, dir string, env []string, addr func(port int) string, broker string, pidFiles []string) (*server, error) {
-	port, err := freePort()
+func startByScript(ctx context.Context, file, dir string, env []string, addr func(port int) string, broker string, pidFiles []string) (*server, error) {
+	port, err := basePort()
 	if err != nil {
 		return nil, err
 	}
-	port = 10000 + port%20000 // with room for the ports above it, below those that the kernel gives to clients
-	run := func(ctx context.Context, args ...string) error {
-		cmd := exec.CommandContext(ctx, script, args...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		cmd.Env = append(append(os.Environ(), "EXTRA="+strings.ReplaceAll(sharedConfig, "\n", "\\n")), env...)
-		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &out
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("%s %v: %w: %s", filepath.Base(script), args, err, out.String())
-		}
-		return nil
-	}
+	run := script{file: file, env: env, config: sharedConfig}.run
 	began := time.Now()
 	if err := run(ctx, "start", "1", dir, strconv.Itoa(port)); err != nil {
 		return nil, errors.Join(err, run(context.Background(), "stop", dir))
@@ -150,6 +139,31 @@ func startByScript(ctx context.Context, script, dir string, env []string, addr f
 		return took, run(context.Background(), "stop", dir)
 	}
 	return s, nil
+}
+
+// script is one of the scripts that start Kafka.
+type script struct {
+	file   string
+	env    []string
+	config string // more lines of the brokers' configuration
+}
+
+func (s script) run(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, s.file, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env = append(append(os.Environ(), "EXTRA="+strings.ReplaceAll(s.config, "\n", "\\n")), s.env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %v: %w: %s", filepath.Base(s.file), args, err, out.String())
+	}
+	return nil
+}
+
+// basePort finds a port with room for the ports above it, below those that the kernel gives to clients.
+func basePort() (int, error) {
+	port, err := freePort()
+	return 10000 + port%20000, err
 }
 
 func alive(pid int) bool {
