@@ -53,6 +53,7 @@ type Deps struct {
 	Connections *quota.Connections // of addresses; follows the store
 	Groups      Groups             // this broker's group coordinator
 	Controller  Controller         // this broker's own controller module
+	Features    *FinalizedFeatures // what is finalized, as this broker knows it
 	Link        ControllerLink     // requests to the active controller, wherever it is
 }
 
@@ -178,6 +179,9 @@ func (h *Handlers) apis() []servedAPI {
 	}
 	if _, ok := h.d.Controller.(LeaderElector); ok {
 		out = append(out, servedAPI{kmsg.ElectLeaders, 0, 2, wire.AllListeners, h.handleElectLeaders})
+	}
+	if _, ok := h.d.Controller.(FeatureUpdater); ok {
+		out = append(out, servedAPI{kmsg.UpdateFeatures, 0, 1, wire.AllListeners, h.handleUpdateFeatures})
 	}
 	if _, ok := h.d.Controller.(Reassigner); ok {
 		out = append(out, servedAPI{kmsg.AlterPartitionAssignments, 0, 0, wire.AllListeners, h.handleAlterPartitionReassignments},

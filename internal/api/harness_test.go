@@ -93,9 +93,10 @@ func newTestBroker(t *testing.T, ctx context.Context, properties map[string]stri
 	b.h = New(Deps{
 		Log: log, BrokerID: 0, ClusterID: "test-cluster", BrokerEpoch: func() cluster.BrokerEpoch { return 7 },
 		Table: wire.NewAPITable(), Config: b.config, Cache: b.cache, Store: b.store,
-		Replicas: replicas, Groups: b.groups, Controller: b.ctl, Link: b.ctl,
+		Replicas: replicas, Groups: b.groups, Controller: b.ctl, Link: b.ctl, Features: NewFinalizedFeatures(b.store, nil, log),
 		Quotas: quota.NewClients(quota.DefaultWindows, quota.DefaultWindows, time.Now()), Connections: quota.NewConnections(quota.DefaultWindows, time.Now()),
 	})
+	b.background = append(b.background, b.h.d.Features.Run)
 	b.h.admin.intn = func(int) int { return 0 } // assignments start at the first broker
 	return b
 }
@@ -246,15 +247,16 @@ func same(t *testing.T, want, got any) {
 // testController stands for the controller: topics in the store get the first live replica as leader and are announced
 // to the cache; marked topics leave the cache and then the store. It also is the link to itself.
 type testController struct {
-	store     *memstore.Client
-	cache     *metadata.Cache
-	active    atomic.Bool
-	announces atomic.Bool
-	brokers   atomic.Pointer[[]cluster.BrokerID]
-	queued    sync.Map // topic names queued for deletion
-	blocks    atomic.Int64
-	refuse    atomic.Int32 // error code for AllocateProducerIDs
-	elections elections
+	featuresVersion int32 // of /feature, as the answer to UpdateFeatures tells
+	store           *memstore.Client
+	cache           *metadata.Cache
+	active          atomic.Bool
+	announces       atomic.Bool
+	brokers         atomic.Pointer[[]cluster.BrokerID]
+	queued          sync.Map // topic names queued for deletion
+	blocks          atomic.Int64
+	refuse          atomic.Int32 // error code for AllocateProducerIDs
+	elections       elections
 }
 
 func (c *testController) run(ctx context.Context) {

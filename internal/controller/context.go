@@ -24,6 +24,10 @@ type controllerContext struct {
 	// bouncing are brokers whose failure is handled while their new registration is known already.
 	bouncing map[cluster.BrokerID]bool
 
+	// features are the finalized levels; incompatible are registered brokers that do not support them, which are not in brokers.
+	features     map[string]int16
+	incompatible map[cluster.BrokerID]cluster.BrokerEpoch
+
 	topics     map[string]*topicContext
 	topicNames map[cluster.TopicID]string // of topics with an id
 	// deletions are the topics queued for deletion, also markers without a topic.

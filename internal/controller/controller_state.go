@@ -73,6 +73,8 @@ func StateOf(ev Event) ControllerState {
 		return StateListPartitionReassignment
 	case ElectLeaders, PreferredReplicaElection:
 		return StateManualLeaderBalance
+	case UpdateFeatures:
+		return StateUpdateFeatures
 	case ControlledShutdown:
 		return StateControlledShutdown
 	case AlterPartition, ISRChangeNotification:

@@ -12,7 +12,7 @@
 // Orientation, Kafka's names to files: KafkaController event loop core.go, event.go, effect.go; election and failover
 // failover.go; ControllerContext context.go; PartitionStateMachine partition_state_machine.go; ReplicaStateMachine
 // replica_state_machine.go; PartitionLeaderElectionAlgorithms election.go; elections by request and leader balancing
-// leader_election.go; reassignments reassignment.go; ControllerBrokerRequestBatch request_batch.go; TopicDeletionManager topic_deletion_manager.go; DeletionClient deletion_client.go.
+// leader_election.go; reassignments reassignment.go; UpdateFeatures features.go; ControllerBrokerRequestBatch request_batch.go; TopicDeletionManager topic_deletion_manager.go; DeletionClient deletion_client.go.
 package controller
 
 import (
@@ -35,6 +35,10 @@ type Config struct {
 	UseTopicIDs bool
 	// UseLeaderRecoveryState marks uncleanly elected leaders RECOVERING (inter.broker.protocol.version >= 3.2-IV0).
 	UseLeaderRecoveryState bool
+	// FeatureVersioning allows finalized features to change (inter.broker.protocol.version >= 2.7-IV0); SupportedFeatures are
+	// those that this broker can finalize.
+	FeatureVersioning bool
+	SupportedFeatures map[string]cluster.VersionRange
 	// NewTopicID makes ids for topics without one; required when UseTopicIDs is set.
 	NewTopicID func() cluster.TopicID
 
@@ -258,6 +262,8 @@ func (c *Core) handle(ev Event) error {
 		return c.handlePartitionReassignment()
 	case ElectLeaders:
 		return c.handleElectLeaders(ev)
+	case UpdateFeatures:
+		return c.handleUpdateFeatures(ev)
 	case PreferredReplicaElection:
 		return c.handlePreferredReplicaElection()
 	case TopicUncleanLeaderElectionEnable:

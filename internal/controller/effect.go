@@ -270,6 +270,8 @@ type (
 	ReadLogDirEvents struct{}
 	// ReadISRChanges reads ISR change notifications. Result: ISRChangesRead.
 	ReadISRChanges struct{}
+	// ReadFeatures reads /feature. Result: FeaturesRead.
+	ReadFeatures struct{}
 	// ReadProducerIDBlock reads /latest_producer_id_block. Result: ProducerIDBlockRead.
 	ReadProducerIDBlock struct{}
 	// ReadReassignments reads /admin/reassign_partitions. Result: ReassignmentsRead.
@@ -281,8 +283,14 @@ type (
 // Writes; all are fenced. Items are independent: each succeeds or fails alone.
 type (
 	// EnsureFeatures creates /feature for the inter-broker protocol version if it is absent, and enables it if it is
-	// disabled. Result: Written with one item.
+	// disabled. Result: FeaturesRead, as it is afterwards.
 	EnsureFeatures struct{}
+
+	// SetFeatures replaces the finalized levels in /feature at the version; -1 creates it. Result: Written with one item.
+	SetFeatures struct {
+		Levels  map[string]int16
+		Version int32
+	}
 
 	// CreatePartitionStates creates the state nodes, each after its parents T/partitions and T/partitions/P (those may
 	// exist). Result: Written; ItemExists carries the state found, ItemNoNode means that the topic node is gone.
@@ -407,6 +415,14 @@ type (
 		Partitions []PartitionElection
 	}
 
+	// UpdateFeaturesResult answers UpdateFeatures: one entry per feature, in order of the request; none when Err is set.
+	UpdateFeaturesResult struct {
+		Err      cluster.ErrorCode
+		Message  string
+		Features []FeatureOutcome
+		Version  int32 // of /feature after the change, -1 when nothing was written
+	}
+
 	// ControlledShutdownResult answers ControlledShutdown with the partitions that the broker still leads.
 	ControlledShutdownResult struct {
 		Err       cluster.ErrorCode
@@ -433,6 +449,13 @@ type PartitionElection struct {
 	Err     cluster.ErrorCode
 	Message string
 	Leader  cluster.BrokerID
+}
+
+// FeatureOutcome is what became of the wish for one feature.
+type FeatureOutcome struct {
+	Feature string
+	Err     cluster.ErrorCode
+	Message string
 }
 
 // AlterPartitionTopicResult is one topic of an AlterPartitionResult, named the way the request named it.
@@ -475,6 +498,8 @@ func Preempted(ev Event) (Reply, bool) {
 		return Reply{ev.Reply, ListPartitionReassignmentsResult{Err: cluster.NotController}}, true
 	case ElectLeaders:
 		return Reply{ev.Reply, ElectLeadersResult{Err: cluster.NotController}}, true
+	case UpdateFeatures:
+		return Reply{ev.Reply, UpdateFeaturesResult{Err: cluster.NotController, Version: -1}}, true
 	case ControlledShutdown:
 		return Reply{ev.Reply, ControlledShutdownResult{Err: cluster.StaleControllerEpoch}}, true
 	}
@@ -519,6 +544,8 @@ func (ReadProducerIDBlock) storeOp()     {}
 func (ReadReassignments) storeOp()       {}
 func (SetReassignments) storeOp()        {}
 func (EnsureFeatures) storeOp()          {}
+func (ReadFeatures) storeOp()            {}
+func (SetFeatures) storeOp()             {}
 func (CreatePartitionStates) storeOp()   {}
 func (SetPartitionStates) storeOp()      {}
 func (SetTopics) storeOp()               {}
@@ -539,3 +566,4 @@ func (ListPartitionReassignmentsResult) replyValue()  {}
 func (AllocateProducerIDsResult) replyValue()         {}
 func (ControlledShutdownResult) replyValue()          {}
 func (ElectLeadersResult) replyValue()                {}
+func (UpdateFeaturesResult) replyValue()              {}

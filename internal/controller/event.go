@@ -148,6 +148,13 @@ type (
 		Partitions []cluster.TopicPartition
 	}
 
+	// UpdateFeatures changes finalized features (KIP-584). Answer: UpdateFeaturesResult.
+	UpdateFeatures struct {
+		Reply        ReplyToken
+		Updates      []FeatureUpdate
+		ValidateOnly bool
+	}
+
 	// ElectLeaders asks for elections (KIP-460). Answer: ElectLeadersResult.
 	ElectLeaders struct {
 		Reply      ReplyToken
@@ -192,6 +199,23 @@ type AlterPartitionPartition struct {
 	Recovery       cluster.LeaderRecoveryState
 	PartitionEpoch cluster.PartitionEpoch
 }
+
+// FeatureUpdate is the wish for one feature; a level below 1 deletes it.
+type FeatureUpdate struct {
+	Feature string
+	Level   int16
+	Type    FeatureUpdateType
+}
+
+// FeatureUpdateType says which way a feature may go; the values are those of the wire.
+type FeatureUpdateType int8
+
+// The types. Others are refused.
+const (
+	UpgradeFeature         FeatureUpdateType = 1
+	SafeDowngradeFeature   FeatureUpdateType = 2
+	UnsafeDowngradeFeature FeatureUpdateType = 3
+)
 
 // ReplyToken names a request to the driver; the core only hands it back.
 type ReplyToken uint64
@@ -282,6 +306,13 @@ type (
 		Err        string // set when the node cannot be decoded
 		Version    int32
 		Partitions []cluster.TopicPartition
+	}
+
+	// FeaturesRead is the result of ReadFeatures and EnsureFeatures.
+	FeaturesRead struct {
+		Levels  map[string]int16 // finalized; none when the node is absent or disabled
+		Version int32            // data version of the node, -1 when it is absent
+		Err     string           // set when the node cannot be decoded, or set up
 	}
 
 	// ProducerIDBlockRead is the result of ReadProducerIDBlock.
@@ -396,6 +427,7 @@ func (AlterPartition) event()                   {}
 func (AllocateProducerIDs) event()              {}
 func (ControlledShutdown) event()               {}
 func (ElectLeaders) event()                     {}
+func (UpdateFeatures) event()                   {}
 func (PreferredReplicaElection) event()         {}
 func (PartitionReassignmentChange) event()      {}
 func (AlterPartitionReassignments) event()      {}
@@ -415,6 +447,7 @@ func (MarkersRead) storeValue()           {}
 func (TopicConfigsRead) storeValue()      {}
 func (LogDirEventsRead) storeValue()      {}
 func (ISRChangesRead) storeValue()        {}
+func (FeaturesRead) storeValue()          {}
 func (ProducerIDBlockRead) storeValue()   {}
 func (PreferredElectionRead) storeValue() {}
 func (ReassignmentsRead) storeValue()     {}

@@ -226,14 +226,6 @@ func (c *Core) failover() error {
 	return nil
 }
 
-func (c *Core) setUpFeatures() error {
-	items, err := c.remove(EnsureFeatures{}, 1)
-	if err == nil && items[0].Status == ItemFailed {
-		c.note(Warn, "finalized features could not be set up", "", items[0].Err)
-	}
-	return err
-}
-
 func (c *Core) watchAndClearEvents() error {
 	for _, k := range []WatchKind{WatchBrokers, WatchTopics, WatchMarkers, WatchLogDirEvents, WatchISRChanges, WatchReassignments, WatchPreferredElection} {
 		c.emit(Watch{Watched{Kind: k}})
@@ -250,7 +242,7 @@ func (c *Core) readBrokers() error {
 	if err != nil {
 		return err
 	}
-	for _, b := range r.Brokers {
+	for _, b := range c.compatible(r.Brokers) {
 		c.ctx.addBroker(b)
 		c.emit(Watch{Watched{Kind: WatchBroker, Broker: b.ID}})
 	}

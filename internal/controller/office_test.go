@@ -69,6 +69,8 @@ func (o *office) run(s Store) StoreResult {
 		r.Value = TopicNamesRead{}
 	case ReadDeletionMarkers:
 		r.Value = MarkersRead{}
+	case EnsureFeatures:
+		r.Value = FeaturesRead{}
 	default:
 		r.Value = Written{itemsOK(1)}
 	}

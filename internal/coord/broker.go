@@ -13,7 +13,7 @@ import (
 const brokerVersion = 5
 
 // VersionRange is a range of versions of a feature, both ends included.
-type VersionRange struct{ Min, Max int16 }
+type VersionRange = cluster.VersionRange
 
 // BrokerNode is what a broker's registration holds. Endpoints are the advertised listeners.
 type BrokerNode struct {
@@ -28,7 +28,7 @@ type BrokerNode struct {
 
 // Broker gives the registration as the rest of klamm sees it.
 func (n BrokerNode) Broker(id cluster.BrokerID, epoch cluster.BrokerEpoch) cluster.Broker {
-	return cluster.Broker{ID: id, Epoch: epoch, Endpoints: n.Endpoints, Rack: n.Rack, Klamm: n.Klamm != nil}
+	return cluster.Broker{ID: id, Epoch: epoch, Endpoints: n.Endpoints, Rack: n.Rack, Features: n.Features, Klamm: n.Klamm != nil}
 }
 
 // plaintext returns host and port of the first endpoint that speaks PLAINTEXT, which readers of version 1 look at.
@@ -139,7 +139,7 @@ func DecodeBroker(data []byte) (BrokerNode, error) {
 	if len(j.Features) > 0 {
 		n.Features = make(map[string]VersionRange, len(j.Features))
 		for name, f := range j.Features {
-			n.Features[name] = VersionRange{f.Min, f.Max}
+			n.Features[name] = VersionRange{Min: f.Min, Max: f.Max}
 		}
 	}
 	if n.Version == 1 {

@@ -111,7 +111,7 @@ func TestNodesThatWereNotRecordedHaveKafkasForm(t *testing.T) {
 			`{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[1,2]}]}`,
 		},
 		"features 1": {
-			string(EncodeFeatures(Features{Version: 1, Enabled: true, Levels: map[string]VersionRange{"f": {1, 3}}})),
+			string(EncodeFeatures(Features{Version: 1, Enabled: true, Levels: map[string]VersionRange{"f": {Min: 1, Max: 3}}})),
 			`{"features":{"f":{"min_version_level":1,"max_version_level":3}},"version":1,"status":1}`,
 		},
 		"extended acl change": {

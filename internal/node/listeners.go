@@ -3,10 +3,14 @@ package node
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
 	"klamm/internal/wire"
@@ -105,8 +109,20 @@ func (b *broker) serverConfig() wire.ServerConfig {
 	}
 	return wire.ServerConfig{
 		Listeners: ls, API: b.table, Handler: b.handlers, Log: b.log,
-		Limits: limits(b.dynamic.Broker()),
+		Limits: limits(b.dynamic.Broker()), Features: b.wireFeatures,
 	}
+}
+
+// wireFeatures is what ApiVersions tells of features: none is supported; Kafka gives a finalized one the same lower and upper level.
+func (b *broker) wireFeatures() wire.Features {
+	levels, version := b.features.Now()
+	f := wire.Features{FinalizedEpoch: int64(version)}
+	for _, name := range slices.Sorted(maps.Keys(levels)) {
+		l := kmsg.NewApiVersionsResponseFinalizedFeature()
+		l.Name, l.MinVersionLevel, l.MaxVersionLevel = name, levels[name], levels[name]
+		f.Finalized = append(f.Finalized, l)
+	}
+	return f
 }
 
 type dialFunc func(ctx context.Context, addr string) (*wire.ClientConn, error)

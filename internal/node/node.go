@@ -79,6 +79,7 @@ type broker struct {
 	channel     *api.ControllerChannel
 	replicas    *replica.Manager
 	groups      *coordinator.Coordinator
+	features    *api.FinalizedFeatures
 	dirFailures *dirFailures
 	leftovers   *leftovers
 	driver      *driver.Driver
@@ -171,11 +172,12 @@ func (b *broker) buildBroker(context.Context) error {
 	if b.driver, err = driver.New(b.driverOptions(dial)); err != nil {
 		return fmt.Errorf("build controller: %w", err)
 	}
+	b.features = api.NewFinalizedFeatures(b.store, nil, b.log)
 	b.table = wire.NewAPITable()
 	b.handlers = api.New(api.Deps{
 		Log: b.log, BrokerID: c.ID, ClusterID: b.clusterID, BrokerEpoch: b.reg.epoch,
 		Table: b.table, Config: b.dynamic, Cache: b.cache, Store: b.store,
-		Replicas: b.replicas, Groups: b.groups, Controller: b.driver, Link: b.channel,
+		Replicas: b.replicas, Groups: b.groups, Controller: b.driver, Link: b.channel, Features: b.features,
 		Quotas: b.quotas.clients, Connections: b.quotas.connections,
 	})
 	changes := &notify.Consumer{Root: coord.ConfigChangesPath, Log: b.log,
@@ -190,6 +192,7 @@ func (b *broker) buildBroker(context.Context) error {
 		Cache: b.cache, Store: b.store, Log: b.log,
 		Forgotten: func(c metadata.Changes) { b.groups.PartitionsRemoved(c.Removed) },
 	}).Run)
+	b.parts.start("finalized features", b.features.Run)
 	b.parts.start("config changes", func(ctx context.Context) error { return changes.Run(ctx, b.store) })
 	return nil
 }

@@ -171,7 +171,7 @@ func (s *store) applyWrite(op controller.StoreOp, part int) controller.StoreValu
 	switch op := op.(type) {
 	case controller.EnsureFeatures:
 		s.features = true
-		return one(controller.ItemOK)
+		return controller.FeaturesRead{}
 	case controller.CreatePartitionStates:
 		return controller.Written{Items: each(op.States, part, s.createState)}
 	case controller.SetPartitionStates:

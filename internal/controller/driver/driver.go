@@ -62,6 +62,9 @@ type Config struct {
 	OfflineReplicas       controller.OfflineReplicas // topic.deletion.offline.replicas
 	OfflineReplicaTimeout time.Duration              // topic.deletion.offline.replica.timeout.ms; 0 or less: none
 
+	// SupportedFeatures are the features that this broker can finalize; klamm has none so far, as Kafka's brokers with ZooKeeper.
+	SupportedFeatures map[string]cluster.VersionRange
+
 	RetryBackoff    time.Duration // the core's first pause before a retry, 100 ms
 	RetryBackoffMax time.Duration // where its doubling ends, 30 s
 }
@@ -172,6 +175,8 @@ func (d *Driver) newCore() *controller.Core {
 		Broker:                      d.cfg.BrokerID,
 		DeleteTopicEnable:           d.deletes.Load(),
 		UncleanLeaderElectionEnable: d.unclean.Load(),
+		FeatureVersioning:           d.versions.FeatureLayout > 0,
+		SupportedFeatures:           d.cfg.SupportedFeatures,
 		UseTopicIDs:                 d.versions.TopicIDs,
 		UseLeaderRecoveryState:      d.versions.LeaderRecoveryState,
 		NewTopicID:                  cluster.NewTopicID,

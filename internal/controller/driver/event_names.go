@@ -53,6 +53,8 @@ func eventName(ev controller.Event) string {
 		return "ListPartitionReassignments"
 	case controller.ElectLeaders, controller.PreferredReplicaElection:
 		return "ReplicaLeaderElection"
+	case controller.UpdateFeatures:
+		return "UpdateFeatures"
 	case controller.UncleanLeaderElectionEnable:
 		return "UncleanLeaderElectionEnable"
 	case controller.TopicUncleanLeaderElectionEnable:

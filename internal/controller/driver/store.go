@@ -123,6 +123,10 @@ func (o *storeOp) run(ctx context.Context, op controller.StoreOp) (controller.St
 		return o.deleteAt(ctx, coord.PreferredElectionPath, op.Version)
 	case controller.EnsureFeatures:
 		return o.ensureFeatures(ctx)
+	case controller.ReadFeatures:
+		return o.readFeatures(ctx)
+	case controller.SetFeatures:
+		return o.setFeatures(ctx, op)
 	case controller.CreatePartitionStates:
 		return o.createStates(ctx, op.States)
 	case controller.SetPartitionStates:

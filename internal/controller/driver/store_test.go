@@ -265,7 +265,9 @@ func TestFeaturesFollowTheInterBrokerProtocolVersion(t *testing.T) {
 				h.create(coord.FeaturePath, c.before)
 			}
 			for range 2 {
-				h.want("status", []controller.ItemStatus{controller.ItemOK}, h.statuses(controller.EnsureFeatures{}))
+				if f := h.run(controller.EnsureFeatures{}).(controller.FeaturesRead); f.Err != "" || !cmp.Equal(f, h.run(controller.ReadFeatures{})) {
+					t.Errorf("set up as %+v, read as %+v", f, h.run(controller.ReadFeatures{}))
+				}
 			}
 			h.want("features", c.after, h.data(coord.FeaturePath))
 			if n, _ := h.store.Get(t.Context(), coord.FeaturePath); n.Stat.Version > 1 {
@@ -275,7 +277,26 @@ func TestFeaturesFollowTheInterBrokerProtocolVersion(t *testing.T) {
 	}
 	h := newStoreHarness(t, "3.9")
 	h.create(coord.FeaturePath, "garbage")
-	h.want("garbage stays", []controller.ItemStatus{controller.ItemFailed}, h.statuses(controller.EnsureFeatures{}))
+	for _, op := range []controller.StoreOp{controller.EnsureFeatures{}, controller.ReadFeatures{}} {
+		if f := h.run(op).(controller.FeaturesRead); f.Err == "" || h.data(coord.FeaturePath) != "garbage" {
+			t.Errorf("%T of garbage: %+v", op, f)
+		}
+	}
+}
+
+func TestFinalizedFeaturesAreWrittenByVersion(t *testing.T) {
+	h := newStoreHarness(t, "3.9")
+	set := controller.SetFeatures{Levels: map[string]int16{"f": 3}, Version: -1}
+	h.want("create", []controller.ItemStatus{controller.ItemOK}, h.statuses(set))
+	h.want("exists", []controller.ItemStatus{controller.ItemExists}, h.statuses(set))
+	h.want("read", controller.FeaturesRead{Levels: map[string]int16{"f": 3}, Version: 0}, h.run(controller.ReadFeatures{}))
+	set = controller.SetFeatures{Levels: map[string]int16{"f": 2}, Version: 0}
+	h.want("set", []controller.ItemStatus{controller.ItemOK}, h.statuses(set))
+	h.want("conflict", []controller.ItemStatus{controller.ItemConflict}, h.statuses(set))
+	h.want("data", `{"features":{"f":{"max_version_level":2}},"version":2,"status":1}`, h.data(coord.FeaturePath))
+	old := newStoreHarness(t, "2.8")
+	old.want("the older layout", []controller.ItemStatus{controller.ItemOK}, old.statuses(controller.SetFeatures{Levels: map[string]int16{"f": 2}, Version: -1}))
+	old.want("data", `{"features":{"f":{"min_version_level":1,"max_version_level":2}},"version":1,"status":1}`, old.data(coord.FeaturePath))
 }
 
 func TestBrokersThatCannotBeReadAreLeftOut(t *testing.T) {

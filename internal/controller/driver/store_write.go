@@ -378,30 +378,3 @@ func (o *storeOp) setProducerIDBlock(ctx context.Context, op controller.SetProdu
 	// Brokers create the node when they start; a store set up by other means may lack it.
 	return o.batch(ctx, "create producer id block", []coord.Op{coord.Create(coord.ProducerIDBlockPath, data)})
 }
-
-// ensureFeatures sets up /feature for the inter-broker protocol version: enabled with no finalized feature where
-// features are versioned, else disabled; levels of an enabled node stay (Kafka: KafkaController.enableFeatureVersioning).
-func (o *storeOp) ensureFeatures(ctx context.Context) (controller.StoreValue, error) {
-	want := coord.Features{Version: max(1, o.d.versions.FeatureLayout), Enabled: o.d.versions.FeatureLayout > 0}
-	node, err := o.d.store.Get(ctx, coord.FeaturePath)
-	if errors.Is(err, coord.ErrNoNode) {
-		return o.batch(ctx, "create features", []coord.Op{coord.Create(coord.FeaturePath, coord.EncodeFeatures(want))})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read features: %w", err)
-	}
-	have, err := coord.DecodeFeatures(node.Data)
-	if err != nil {
-		return controller.Written{Items: []controller.ItemResult{{Status: controller.ItemFailed, Err: err.Error()}}}, nil
-	}
-	if want.Enabled && have.Enabled {
-		want.Levels = have.Levels
-		for name, l := range want.Levels {
-			want.Levels[name] = coord.VersionRange{Min: max(1, l.Min), Max: l.Max} // layout 2 has no lower level
-		}
-	}
-	if have.Enabled == want.Enabled && have.Version == want.Version {
-		return controller.Written{Items: []controller.ItemResult{{Status: controller.ItemOK, Version: node.Stat.Version}}}, nil
-	}
-	return o.batch(ctx, "set features", []coord.Op{coord.Set(coord.FeaturePath, coord.EncodeFeatures(want), node.Stat.Version)})
-}
