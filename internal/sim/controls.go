@@ -191,10 +191,6 @@ func (w *World) Shutdown(id cluster.BrokerID) {
 	w.tracef(nil, "broker %d stops", id)
 	w.nodes[id].enqueue(controller.Shutdown{})
 	w.SettleFor(settleMs)
-	if w.nodes[id].up {
-		w.Kill(id)
-		w.ExpireDead()
-	}
 }
 
 // ChangeRack gives the registration of a broker that runs another rack.

@@ -140,8 +140,7 @@ func TestEveryPlantedFaultIsFound(t *testing.T) {
 	for name, filter := range plantedFaults {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(2000) {
-				w := runSeed(Options{Seed: seed, Filter: filter})
-				w.Close()
+				w := runSchedule(NewSchedule(seed, *stepsFlag), Options{Filter: filter})
 				if f := w.Failures(); len(f) > 0 {
 					t.Logf("seed %d: %s", seed, f[0])
 					return

@@ -16,11 +16,13 @@ type Node struct {
 	broker
 
 	up       bool
+	exiting  bool // it stops when the event in progress has ended
 	stopping bool // it has asked for a controlled shutdown
 	// lostDeletions: a request to delete replicas was dropped with its sender since this process started.
 	lostDeletions bool
 	// movedAway are replicas that left the broker since this process started, with the controller epoch of the write.
 	movedAway map[stray]cluster.ControllerEpoch
+	backup    Disk  // a copy of its disks, as random schedules take it
 	frozen    bool  // its session has expired and it has not noticed
 	paused    bool  // it does not run
 	session   int64 // 0: none
@@ -36,7 +38,7 @@ type Node struct {
 
 // start begins a new process.
 func (n *Node) start() {
-	n.up, n.stopping, n.frozen, n.paused, n.lostDeletions = true, false, false, false, false
+	n.up, n.exiting, n.stopping, n.frozen, n.paused, n.lostDeletions = true, false, false, false, false, false
 	n.movedAway = map[stray]cluster.ControllerEpoch{}
 	n.forgetMemory()
 	n.core = controller.New(n.w.coreConfig(n.id))
@@ -100,8 +102,18 @@ func (n *Node) busy() bool {
 	return n.up && (len(n.effects) > 0 || n.result != nil || len(n.queue) > 0)
 }
 
-// step carries out one effect, or else feeds one event.
+// step carries out one effect, or else feeds one event. A process that was asked to stop ends when its controller has given
+// up office, and closes its session.
 func (n *Node) step() {
+	n.stepOnce()
+	if n.up && n.exiting && len(n.effects) == 0 && n.result == nil && !n.core.AwaitsStore() {
+		session := n.session
+		n.w.Kill(n.id)
+		n.w.closeSession(session)
+	}
+}
+
+func (n *Node) stepOnce() {
 	switch {
 	case len(n.effects) > 0:
 		e := n.effects[0]
@@ -122,6 +134,7 @@ func (n *Node) step() {
 			clear(n.cacheIDs)
 			n.w.store.register(n)
 		}
+		_, n.exiting = ev.(controller.Shutdown)
 		n.feed(ev)
 	}
 }

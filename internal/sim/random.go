@@ -2,6 +2,7 @@ package sim
 
 import (
 	"maps"
+	"math/rand/v2"
 	"slices"
 
 	"klamm/internal/cluster"
@@ -11,30 +12,67 @@ import (
 // topicNames are the few names that random users create and delete, so that incarnations of a name meet.
 var topicNames = []string{"a", "b", "c"}
 
-// RunRandom lets the cluster run for a number of steps with faults and disturbances drawn by the seed.
-func (w *World) RunRandom(steps int) {
+// Schedule is a random course of things: numbered steps, each drawn from the seed and its own number alone. So steps can be
+// left out without changing what the others try to do, which is how a failing schedule shrinks.
+type Schedule struct {
+	Seed  uint64
+	Steps []int // the numbers of the steps; Settles stands for as many quiet steps as there is something to do
+	// Quiet leaves out faults of the store, of links and of deletions; what is done from outside stays.
+	Quiet bool
+}
+
+// Settles is a step in a Schedule that a failing schedule shrinks to: the cluster runs until it has settled.
+const Settles = -1
+
+// NewSchedule is the whole schedule of a seed.
+func NewSchedule(seed uint64, steps int) Schedule {
+	s := Schedule{Seed: seed, Steps: make([]int, steps)}
+	for i := range s.Steps {
+		s.Steps[i] = i
+	}
+	return s
+}
+
+// Run plays the steps with the faults and the settings that the seed draws.
+func (w *World) Run(s Schedule) {
+	w.rng = rand.New(rand.NewPCG(s.Seed, 1))
 	w.faults = faults{
 		storeUnavailable: w.rng.IntN(6), storeLost: w.rng.IntN(6), replyLost: w.rng.IntN(10), zombie: w.rng.IntN(60),
 		deleteFails: w.rng.IntN(10),
 	}
+	if s.Quiet {
+		w.faults = faults{}
+	}
 	disturbance := 2 + w.rng.IntN(12)
 	w.randomPolicy()
 	w.StartAll()
-	for range steps {
+	for _, number := range s.Steps {
 		if len(w.failures) > 0 {
-			return
+			break
 		}
-		p := w.progress()
-		switch {
-		case w.chance(disturbance):
-			w.disturb()
-		case len(p) > 0:
-			p[w.rng.IntN(len(p))]()
-		case !w.fireNextTimer():
-			w.disturb()
+		if number == Settles {
+			w.tracef(nil, "settles")
+			w.SettleFor(2000)
+			continue
 		}
-		w.now += controller.Time(w.rng.IntN(3))
+		w.rng = rand.New(rand.NewPCG(s.Seed, uint64(number)+2))
+		w.tracef(nil, "step %d", number)
+		w.randomStep(disturbance)
 	}
+	w.rng = rand.New(rand.NewPCG(s.Seed, 0))
+}
+
+func (w *World) randomStep(disturbance int) {
+	p := w.progress()
+	switch {
+	case w.chance(disturbance):
+		w.disturb()
+	case len(p) > 0:
+		p[w.rng.IntN(len(p))]()
+	case !w.fireNextTimer():
+		w.disturb()
+	}
+	w.now += controller.Time(w.rng.IntN(3))
 }
 
 // randomPolicy draws what deletions do about absent brokers, and whether a broker is Kafka's.
@@ -63,13 +101,20 @@ func (w *World) disturb() {
 		if t != nil {
 			w.AddPartition(name, w.randomReplicas())
 		}
-	case k < 50:
+	case k < 49:
 		if n.up {
 			w.Kill(n.id)
 		}
-	case k < 62:
+	case k < 50:
+		w.disturbDisk(n)
+	case k < 61:
 		if !n.up {
 			w.Start(n.id)
+		}
+	case k < 62:
+		if n.up {
+			w.tracef(n, "stops in order")
+			n.enqueue(controller.Shutdown{})
 		}
 	case k < 66:
 		if n.up && n.session != 0 {
@@ -78,9 +123,14 @@ func (w *World) disturb() {
 		}
 	case k < 68:
 		if n.up && n.session != 0 && !n.frozen {
-			w.tracef(n, "session expires and the process does not notice")
+			n.paused = w.rng.IntN(2) == 0
+			w.tracef(n, "session expires and the process does not notice; it is suspended: %v", n.paused)
 			w.store.expire(n.session)
 			n.frozen = true
+		}
+	case k < 69:
+		if n.paused {
+			w.Resume(n.id)
 		}
 	case k < 76:
 		if len(w.deadSessions) > 0 {
@@ -98,6 +148,18 @@ func (w *World) disturb() {
 		w.lateMarker(name, t)
 	default:
 		w.askRandom(n)
+	}
+}
+
+// disturbDisk gives a broker that is down empty disks, or those that it had at some time before.
+func (w *World) disturbDisk(n *Node) {
+	switch {
+	case n.up:
+		n.backup = w.CopyDisk(n.id)
+	case n.backup != nil && w.rng.IntN(2) == 0:
+		w.RestoreDisk(n.id, n.backup)
+	default:
+		w.LoseDisk(n.id)
 	}
 }
 
@@ -155,7 +217,17 @@ func (w *World) askRandom(from *Node) {
 		return
 	}
 	token := w.nextToken()
-	switch w.rng.IntN(18) {
+	switch w.rng.IntN(20) {
+	case 12:
+		w.writeRandomISR(from)
+	case 13:
+		name := topicNames[w.rng.IntN(len(topicNames))]
+		if w.store.topics[name] != nil {
+			w.SetUnclean(name, w.rng.IntN(2) == 0)
+			to.enqueue(controller.TopicUncleanLeaderElectionEnable{Topic: name})
+		}
+	case 14:
+		w.ChangeRack(from.id, []string{"east", "west"}[w.rng.IntN(2)])
 	case 0, 1:
 		w.ask(to, controller.AllocateProducerIDs{Reply: token, Broker: from.id, BrokerEpoch: from.epoch})
 	case 2:
@@ -189,6 +261,21 @@ func (w *World) randomPartitions() []cluster.TopicPartition {
 		tps[i] = cluster.TopicPartition{Topic: topicNames[w.rng.IntN(len(topicNames))], Partition: int32(w.rng.IntN(3))}
 	}
 	return tps
+}
+
+// writeRandomISR has a leader write a part of its ISR itself.
+func (w *World) writeRandomISR(from *Node) {
+	for _, tp := range sortedPartitions(from.hosted) {
+		t := w.store.topics[tp.Topic]
+		if t == nil || t.id != from.hosted[tp].id || t.states[tp.Partition].Leader != from.id || w.rng.IntN(2) == 0 {
+			continue
+		}
+		isr := slices.DeleteFunc(slices.Clone(t.states[tp.Partition].ISR), func(id cluster.BrokerID) bool { return id != from.id && w.rng.IntN(2) == 0 })
+		if slices.Contains(isr, from.id) {
+			w.WriteISR(tp, isr...)
+			return
+		}
+	}
 }
 
 // randomAlterPartition takes one follower in or out of the ISR of a partition that the broker leads.

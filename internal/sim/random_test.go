@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"testing"
+	"time"
 )
 
 var (
@@ -12,10 +13,18 @@ var (
 	stepsFlag = flag.Int("sim.steps", 400, "steps of a random schedule before everything is repaired")
 )
 
-// runSeed runs one random schedule, ends the disturbance, then repairs everything, and lets the checkers look at what came of each.
-func runSeed(o Options) *World {
+var (
+	keepFlag  = flag.String("sim.keep", "", "of the seed only these steps, as a shrunk schedule names them: 3,17,40")
+	quietFlag = flag.Bool("sim.quiet", false, "no faults of store, links and deletions, as a shrunk schedule may say")
+	firstFlag = flag.Uint64("sim.first", 0, "the first of the seeds")
+)
+
+// runSchedule plays a schedule, ends the disturbance, then repairs everything, and lets the checkers look at what came of each.
+func runSchedule(s Schedule, o Options) *World {
+	o.Seed = s.Seed
 	w := New(o)
-	w.RunRandom(*stepsFlag)
+	w.Run(s)
+	w.tracef(nil, "calm")
 	w.Calm()
 	w.SettleFor(2000)
 	w.Degraded()
@@ -25,23 +34,30 @@ func runSeed(o Options) *World {
 	if len(w.failures) == 0 {
 		w.Final()
 	}
+	w.Close()
 	return w
 }
 
 func TestRandomSchedulesEndInAConsistentCluster(t *testing.T) {
 	if *seedFlag >= 0 {
-		w := runSeed(Options{Seed: uint64(*seedFlag), Trace: func(s string) { fmt.Println(s) }})
-		defer w.Close()
-		verify(t, w)
+		s := NewSchedule(uint64(*seedFlag), *stepsFlag)
+		s.Quiet = *quietFlag
+		if *keepFlag != "" {
+			s.Steps = parseSteps(t, *keepFlag)
+		}
+		verify(t, runSchedule(s, Options{Trace: func(s string) { fmt.Println(s) }}))
 		return
 	}
-	events := 0
-	for seed := range uint64(*seedsFlag) {
-		w := runSeed(Options{Seed: seed})
-		w.Close()
+	events, began := 0, time.Now()
+	for i := range uint64(*seedsFlag) {
+		s := NewSchedule(*firstFlag+i, *stepsFlag)
+		w := runSchedule(s, Options{})
 		events += w.steps
 		if f := w.Failures(); len(f) > 0 {
-			t.Errorf("seed %d (repeat with -sim.seed=%d): %s", seed, seed, f[0])
+			t.Errorf("seed %d: %s\n%s", s.Seed, f[0], explainFailure(s, Options{}))
+		}
+		if *seedsFlag > 1000 && (i+1)%500 == 0 {
+			fmt.Printf("%d seeds of %d, %d events, %.0f seeds/s\n", i+1, *seedsFlag, events, float64(i+1)/time.Since(began).Seconds())
 		}
 	}
 	t.Logf("%d seeds, %d events", *seedsFlag, events)

@@ -150,10 +150,14 @@ func points(carriers []cluster.BrokerID, kind int) []crash {
 // draws says whether one of several things is drawn in a run that is not complete.
 func draws(index, oneIn int) bool { return *completeFlag || (index+*drawFlag)%oneIn == 0 }
 
+// runs counts what has been played.
+var runs int
+
 func (s scenario) check(t *testing.T, faults map[int]fault, cs ...crash) (carriers []cluster.BrokerID) {
 	t.Helper()
 	w := s.run(s.opts, faults, cs...)
 	w.Close()
+	runs++
 	if f := w.Failures(); len(f) > 0 {
 		t.Errorf("crashes %v, store faults %v: %s", cs, faults, f[0])
 	}
@@ -178,6 +182,8 @@ func TestScenariosEndWell(t *testing.T) {
 
 // TestScenariosEndWellWhereverTheControllerLosesOffice crashes the controller before and after every effect.
 func TestScenariosEndWellWhereverTheControllerLosesOffice(t *testing.T) {
+	before := runs
+	defer func() { t.Logf("%d runs", runs-before) }()
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			carriers := s.check(t, nil)
@@ -195,10 +201,10 @@ func TestScenariosEndWellWhereverTheControllerLosesOffice(t *testing.T) {
 // TestScenariosEndWellWhereverTwoControllersLoseOffice crashes the controller before and after every effect, and the next one
 // before and after every effect of the crash's own recovery.
 func TestScenariosEndWellWhereverTwoControllersLoseOffice(t *testing.T) {
-	runs := 0
+	before := runs
 	for index, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
-			pairs := 0
+			pairs := runs
 			for i, first := range points(s.check(t, nil), 0) {
 				if !draws(i+index, 8) {
 					continue
@@ -206,22 +212,22 @@ func TestScenariosEndWellWhereverTwoControllersLoseOffice(t *testing.T) {
 				for j, second := range points(s.check(t, nil, first), 0) {
 					if draws(i+j, 29) {
 						s.check(t, nil, first, second)
-						pairs++
 					}
 				}
 			}
-			runs += pairs
 			if *completeFlag {
-				t.Logf("%d pairs of crashes", pairs)
+				t.Logf("%d runs", runs-pairs)
 			}
 		})
 	}
-	t.Logf("%d pairs of crashes", runs)
+	t.Logf("%d runs", runs-before)
 }
 
 // TestScenariosEndWellWhateverBecomesOfEachStoreOperation has every store operation fail in every way, without and with a
 // crash right after it.
 func TestScenariosEndWellWhateverBecomesOfEachStoreOperation(t *testing.T) {
+	before := runs
+	defer func() { t.Logf("%d runs", runs-before) }()
 	for index, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			carriers := s.check(t, nil)

@@ -273,10 +273,13 @@ func (w *World) progressUpTo(limit int) []choice {
 	return out
 }
 
-// arrive delivers a request whose sender is gone; nobody waits for the answer.
+// arrive delivers a request whose sender is gone, between whatever its successor sends, sometimes more than once; nobody
+// waits for the answer. A sender that lives has one request in flight, so its own requests are repeated but not reordered.
 func (w *World) arrive(i int) {
 	f := w.inFlight[i]
-	w.inFlight = slices.Delete(w.inFlight, i, i+1)
+	if !w.chance(w.faults.replyLost) {
+		w.inFlight = slices.Delete(w.inFlight, i, i+1)
+	}
 	if n := w.nodes[f.to]; n.up {
 		if w.tracing() {
 			w.tracef(n, "= late: %s", FormatEffect(f.req))
@@ -377,6 +380,13 @@ func (w *World) Start(id cluster.BrokerID) {
 func (w *World) ExpireDead() {
 	for len(w.deadSessions) > 0 {
 		w.expireDead(0)
+	}
+}
+
+// closeSession ends the session of a process that has just ended in order.
+func (w *World) closeSession(session int64) {
+	if i := slices.Index(w.deadSessions, session); i >= 0 {
+		w.expireDead(i)
 	}
 }
 
