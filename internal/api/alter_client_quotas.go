@@ -16,6 +16,7 @@ import (
 	"klamm/internal/config"
 	"klamm/internal/coord"
 	"klamm/internal/quota"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
@@ -28,13 +29,17 @@ import (
 func (h *Handlers) handleAlterClientQuotas(ctx context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.AlterClientQuotasRequest)
 	resp := req.ResponseKind().(*kmsg.AlterClientQuotasResponse)
+	mayAlter := h.allowedOnCluster(r, acl.AlterConfigs)
 	for i := range req.Entries {
 		entry := &req.Entries[i]
 		out := kmsg.NewAlterClientQuotasResponseEntry()
 		for _, e := range entry.Entity {
 			out.Entity = append(out.Entity, kmsg.AlterClientQuotasResponseEntryEntity{Type: e.Type, Name: e.Name})
 		}
-		e := h.alterClientQuota(ctx, entry, req.ValidateOnly)
+		e := clusterDenied
+		if mayAlter {
+			e = h.alterClientQuota(ctx, entry, req.ValidateOnly)
+		}
 		out.ErrorCode, out.ErrorMessage = int16(e.Code), e.message()
 		resp.Entries = append(resp.Entries, out)
 	}

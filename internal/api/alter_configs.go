@@ -9,7 +9,7 @@ import (
 	"klamm/internal/wire"
 )
 
-// AlterConfigs, key 33, versions 0-2. Replaces all settings of topics, of this broker, or (empty broker name) of all
+// AlterConfigs, key 33, versions 0-2. Needs ALTER_CONFIGS on the topic or the cluster. Replaces all settings of topics, of this broker, or (empty broker name) of all
 // brokers. Served by any broker; a broker's own settings by that broker only. All brokers apply the change on their own,
 // shortly after the answer.
 func (h *Handlers) handleAlterConfigs(ctx context.Context, r *wire.Request) {
@@ -21,7 +21,7 @@ func (h *Handlers) handleAlterConfigs(ctx context.Context, r *wire.Request) {
 			items[i].changes = append(items[i].changes, config.Change{Name: c.Name, Op: config.Set, Value: c.Value})
 		}
 	}
-	h.alterConfigs(ctx, items, req.ValidateOnly)
+	h.alterConfigs(ctx, r, items, req.ValidateOnly)
 	resp := req.ResponseKind().(*kmsg.AlterConfigsResponse)
 	for _, c := range items {
 		out := kmsg.NewAlterConfigsResponseResource()
@@ -42,7 +42,7 @@ func (h *Handlers) handleIncrementalAlterConfigs(ctx context.Context, r *wire.Re
 			items[i].changes = append(items[i].changes, config.Change{Name: c.Name, Op: config.Op(c.Op), Value: c.Value})
 		}
 	}
-	h.alterConfigs(ctx, items, req.ValidateOnly)
+	h.alterConfigs(ctx, r, items, req.ValidateOnly)
 	resp := req.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
 	for _, c := range items {
 		out := kmsg.NewIncrementalAlterConfigsResponseResource()

@@ -12,6 +12,8 @@ import (
 	"klamm/internal/cluster"
 	"klamm/internal/config"
 	"klamm/internal/coord"
+	"klamm/internal/security/acl"
+	"klamm/internal/wire"
 )
 
 // configAlteration is one resource whose configs a request changes and, afterwards, what became of it.
@@ -49,8 +51,13 @@ func resourceTypeName(kind kmsg.ConfigResourceType) string {
 // alterConfigs checks the changes and writes those that pass, each entity on condition that it is as it was read,
 // together with the notification that makes all brokers read it. Kafka reads, changes and overwrites, so of two
 // concurrent changes one can be lost (Kafka: ConfigAdminManager.preprocess, ZkAdminManager.alterConfigs).
-func (h *Handlers) alterConfigs(ctx context.Context, items []*configAlteration, validateOnly bool) {
+func (h *Handlers) alterConfigs(ctx context.Context, r *wire.Request, items []*configAlteration, validateOnly bool) {
 	preprocess(items, h.d.BrokerID)
+	for _, c := range items {
+		if !c.err.failed() {
+			c.err = answerError{Code: h.configsDenied(r, acl.AlterConfigs, c.kind, c.name).Code} // Kafka: without a text
+		}
+	}
 	pending := items
 	for try := 0; len(pending) > 0; try++ {
 		entities, err := h.readEntities(ctx, pending)

@@ -7,12 +7,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
 // CreatePartitions, key 37, versions 0-3.
 //
-// Only the active controller's broker serves it; others answer NOT_CONTROLLER per topic. Order of the checks and texts:
+// Only the active controller's broker serves it; others answer NOT_CONTROLLER per topic. Needs ALTER on each topic. Order of the checks and texts:
 // topicAdmin.addPartitions. It waits, as CreateTopics does, until all partitions of the topics have leaders. Kafka fails
 // the whole request when one topic meets an unforeseen error; here such a topic has UNKNOWN_SERVER_ERROR of its own.
 //
@@ -33,6 +34,8 @@ func (h *Handlers) handleCreatePartitions(ctx context.Context, r *wire.Request) 
 			p.err = answerError{Code: cluster.NotController}
 		case times[p.req.Topic] > 1:
 			p.err = errorf(cluster.InvalidRequest, "Duplicate topic in request.")
+		case !h.allowed(r, acl.Alter, acl.Topic, p.req.Topic):
+			p.err = errorf(cluster.TopicAuthorizationFailed, "The topic authorization is failed.")
 		case h.d.Controller.IsTopicQueuedForDeletion(p.req.Topic):
 			p.err = queuedForDeletion
 		}

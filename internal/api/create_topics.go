@@ -10,19 +10,21 @@ import (
 	"klamm/internal/cluster"
 	"klamm/internal/config"
 	"klamm/internal/quota"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
 // CreateTopics, key 19, versions 0-7.
 //
-// Only the active controller's broker serves it; others answer NOT_CONTROLLER per topic. Order of the checks and texts:
+// Only the active controller's broker serves it; others answer NOT_CONTROLLER per topic. Needs CREATE on the cluster or on
+// each topic. Order of the checks and texts:
 // topicAdmin.create. The answer comes when every partition of the new topics has a leader in this broker's metadata, so
 // that a client finds a topic it can use, and a name whose deletion is just ending is waited for; after the timeout the unfinished ones have REQUEST_TIMED_OUT and are created
 // all the same. A timeout of 0 or less answers at once, with REQUEST_TIMED_OUT for successes, as Kafka does.
 //
 //	v1  validate only, error messages
 //	v4  -1 for partitions and replication factor (the server takes it in any version)
-//	v5  partitions, replication factor and configs in the answer
+//	v5  partitions, replication factor and configs in the answer, for who may DESCRIBE_CONFIGS
 //	v6  mutation quota is strict
 //	v7  topic id
 func (h *Handlers) handleCreateTopics(ctx context.Context, r *wire.Request) {
@@ -41,12 +43,16 @@ func (h *Handlers) handleCreateTopics(ctx context.Context, r *wire.Request) {
 		items[i] = &topicCreation{req: t}
 		times[t.Topic]++
 	}
+	mayCreate := h.allowedQuietly(r, acl.Create, acl.Cluster, acl.ClusterName)
 	for _, c := range items {
+		c.hideConfigs = !h.allowedQuietly(r, acl.DescribeConfigs, acl.Topic, c.req.Topic)
 		switch {
 		case c.req.Topic == clusterMetadataTopic:
 			c.err = errorf(cluster.InvalidRequest, "Creation of internal topic %s is prohibited.", clusterMetadataTopic)
 		case times[c.req.Topic] > 1:
 			c.err = errorf(cluster.InvalidRequest, "Found multiple entries for this topic.")
+		case !mayCreate && !h.allowed(r, acl.Create, acl.Topic, c.req.Topic):
+			c.err = errorf(cluster.TopicAuthorizationFailed, "Authorization failed.")
 		}
 	}
 	h.createAndAnswer(ctx, r, items, h.mutationQuota(r, 6), time.Now())
@@ -101,6 +107,7 @@ func (h *Handlers) createTopicsResponse(req *kmsg.CreateTopicsRequest, items []*
 	for _, c := range items {
 		if c.err.failed() {
 			t := createTopicError(c.req.Topic, c.err)
+			t.ConfigErrorCode = c.configErrorCode()
 			t.TopicID = c.id // Kafka: kept beside the error when the topic was written and only the wait timed out
 			resp.Topics = append(resp.Topics, t)
 			continue
@@ -108,7 +115,10 @@ func (h *Handlers) createTopicsResponse(req *kmsg.CreateTopicsRequest, items []*
 		t := kmsg.NewCreateTopicsResponseTopic()
 		t.Topic, t.TopicID = c.req.Topic, c.id
 		t.NumPartitions, t.ReplicationFactor = int32(len(c.assignment)), c.replicationFactor()
-		if req.Version >= 5 {
+		if c.hideConfigs {
+			t.NumPartitions, t.ReplicationFactor, t.ConfigErrorCode = -1, -1, c.configErrorCode()
+			t.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
+		} else if req.Version >= 5 {
 			t.Configs = createdConfigs(h.d.Config.DescribeTopicWith(c.configs, nil))
 		}
 		resp.Topics = append(resp.Topics, t)

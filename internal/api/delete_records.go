@@ -8,10 +8,11 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/replica"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
-// DeleteRecords, key 21, versions 0-2. Moves the log start offset of partitions led here, to a given offset or (-1) the
+// DeleteRecords, key 21, versions 0-2. Needs DELETE on each topic. Moves the log start offset of partitions led here, to a given offset or (-1) the
 // high watermark, and answers when all replicas in sync have done so or the timeout is over.
 func (h *Handlers) handleDeleteRecords(_ context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.DeleteRecordsRequest)
@@ -23,11 +24,16 @@ func (h *Handlers) handleDeleteRecords(_ context.Context, r *wire.Request) {
 	for ti, t := range req.Topics {
 		out := &resp.Topics[ti]
 		out.Topic = t.Topic
+		mayDelete := h.allowed(r, acl.Delete, acl.Topic, t.Topic)
 		out.Partitions = make([]kmsg.DeleteRecordsResponseTopicPartition, len(t.Partitions))
 		for pi, p := range t.Partitions {
 			o := &out.Partitions[pi]
 			o.Partition, o.LowWatermark = p.Partition, -1
 			tp := cluster.TopicPartition{Topic: t.Topic, Partition: p.Partition}
+			if !mayDelete {
+				o.ErrorCode = int16(cluster.TopicAuthorizationFailed)
+				continue
+			}
 			if _, ok := im.Partition(tp); !ok {
 				o.ErrorCode = int16(cluster.UnknownTopicOrPartition)
 				continue

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
@@ -16,6 +17,8 @@ import (
 // topics have left this broker's metadata, which is before their data is gone; after the timeout the others have
 // REQUEST_TIMED_OUT and their deletion goes on. A timeout of 0 or less answers at once, with REQUEST_TIMED_OUT for
 // successes. Deleting what another request deletes is a success. Messages (v5+) stay null, as Kafka's handler leaves them.
+//
+// Needs DELETE on each topic, whether it exists or not, and DESCRIBE for its name to be told to who gave its id.
 //
 // An id is resolved in the controller's context and compared with the topic in the store, so a request by id never hits
 // a topic that was created again under the name. Kafka reduces it to the name.
@@ -39,7 +42,7 @@ func (h *Handlers) handleDeleteTopics(ctx context.Context, r *wire.Request) {
 	var items []*topicDeletion
 	of := make([]*topicDeletion, len(asked))
 	for i, t := range asked {
-		d := h.deletionOf(t)
+		d := h.deletionOf(r, t)
 		if d.err.failed() {
 			of[i] = d
 			continue
@@ -113,7 +116,21 @@ func (h *Handlers) deleteTopicsRefusal(req *kmsg.DeleteTopicsRequest, asked []km
 	return cluster.None
 }
 
-func (h *Handlers) deletionOf(t kmsg.DeleteTopicsRequestTopic) *topicDeletion {
+func (h *Handlers) deletionOf(r *wire.Request, t kmsg.DeleteTopicsRequestTopic) *topicDeletion {
+	d := h.resolveDeletion(t)
+	byID := !d.id.IsZero()
+	switch {
+	case d.err.failed():
+	case byID && !h.allowed(r, acl.Describe, acl.Topic, d.name):
+		// An id is no secret, but the name that belongs to it is one (KIP-516).
+		d.name, d.err = "", answerError{Code: cluster.TopicAuthorizationFailed}
+	case !h.allowed(r, acl.Delete, acl.Topic, d.name):
+		d.err = answerError{Code: cluster.TopicAuthorizationFailed}
+	}
+	return d
+}
+
+func (h *Handlers) resolveDeletion(t kmsg.DeleteTopicsRequestTopic) *topicDeletion {
 	id := cluster.TopicID(t.TopicID)
 	switch {
 	case id.IsZero() && t.Topic == nil:

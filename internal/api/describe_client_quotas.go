@@ -11,16 +11,20 @@ import (
 	"klamm/internal/cluster"
 	"klamm/internal/coord"
 	"klamm/internal/quota"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
-// DescribeClientQuotas, key 48, versions 0-1. Finds the quotas of entities whose parts are a name, the default, or
+// DescribeClientQuotas, key 48, versions 0-1. Needs DESCRIBE_CONFIGS on the cluster. Finds the quotas of entities whose parts are a name, the default, or
 // anything; strict leaves out entities with a part that was not asked for. Addresses are apart from users and client ids.
 // Read from the store, so every broker answers what the last AlterClientQuotas wrote (Kafka: ZkAdminManager.describeClientQuotas).
 func (h *Handlers) handleDescribeClientQuotas(ctx context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.DescribeClientQuotasRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeClientQuotasResponse)
 	filter, e := quotaFilterAsked(req)
+	if !h.allowedOnCluster(r, acl.DescribeConfigs) {
+		e = clusterDenied
+	}
 	if !e.failed() {
 		resp.Entries, e = h.describeClientQuotas(ctx, filter)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // DescribeCluster, key 60, versions 0-2. Brokers with their addresses on the request's listener, the controller, the
-// cluster id; authorized operations are all, as there is no authorizer.
+// cluster id; authorized operations if asked for.
 //
 //	v1  the endpoint type must be brokers
 //	v2  fenced brokers, of which there are none under a ZooKeeper-mode controller
@@ -41,7 +41,7 @@ func (h *Handlers) handleDescribeCluster(_ context.Context, r *wire.Request) {
 	}
 	resp.ClusterAuthorizedOperations = operationsNotAsked
 	if req.IncludeClusterAuthorizedOperations {
-		resp.ClusterAuthorizedOperations = clusterOperations
+		resp.ClusterAuthorizedOperations = h.clusterOperationsFor(r)
 	}
 	r.Respond(resp, 0)
 }

@@ -8,10 +8,11 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/config"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
-// DescribeConfigs, key 32, versions 0-4. Topics are read from the store, not from what this broker applied: the settings
+// DescribeConfigs, key 32, versions 0-4. Needs DESCRIBE_CONFIGS on the topic or the cluster. Topics are read from the store, not from what this broker applied: the settings
 // of a topic are there on every broker as soon as its creation was answered. Brokers describe themselves (by id) and the
 // cluster-wide defaults that are set (empty name), as applied.
 //
@@ -36,12 +37,15 @@ func (h *Handlers) handleDescribeConfigs(ctx context.Context, r *wire.Request) {
 		out.Configs = []kmsg.DescribeConfigsResponseResourceConfig{}
 		var entries []config.Entry
 		var e answerError
-		switch res.ResourceType {
-		case kmsg.ConfigResourceTypeTopic:
+		denied := h.configsDenied(r, acl.DescribeConfigs, res.ResourceType, res.ResourceName)
+		switch {
+		case denied.failed():
+			e = denied
+		case res.ResourceType == kmsg.ConfigResourceTypeTopic:
 			if e = storeError(err); err == nil {
 				entries, e = h.describeTopicConfigs(&res, found[res.ResourceName])
 			}
-		case kmsg.ConfigResourceTypeBroker:
+		case res.ResourceType == kmsg.ConfigResourceTypeBroker:
 			entries, e = h.describeBrokerConfigs(&res)
 		default:
 			e = errorf(cluster.InvalidRequest, "Unsupported resource type: %s", resourceTypeName(res.ResourceType))
@@ -53,6 +57,25 @@ func (h *Handlers) handleDescribeConfigs(ctx context.Context, r *wire.Request) {
 		resp.Resources = append(resp.Resources, out)
 	}
 	r.Respond(resp, 0)
+}
+
+// configsDenied is the refusal of an operation on configs, which are a topic's or the cluster's affair.
+func (h *Handlers) configsDenied(r *wire.Request, op acl.Operation, kind kmsg.ConfigResourceType, name string) answerError {
+	switch kind {
+	case kmsg.ConfigResourceTypeTopic:
+		if !h.allowed(r, op, acl.Topic, name) {
+			return topicDenied
+		}
+	case kmsg.ConfigResourceTypeGroupConfig:
+		if !h.allowed(r, op, acl.Group, name) {
+			return groupDenied
+		}
+	case kmsg.ConfigResourceTypeBroker, kmsg.ConfigResourceTypeBrokerLogger, kmsg.ConfigResourceTypeClientMetrics:
+		if !h.allowedOnCluster(r, op) {
+			return clusterDenied
+		}
+	}
+	return answerError{}
 }
 
 func (h *Handlers) describeTopicConfigs(res *kmsg.DescribeConfigsRequestResource, t *topicInStore) ([]config.Entry, answerError) {

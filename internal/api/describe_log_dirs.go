@@ -7,10 +7,11 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/replica"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
-// DescribeLogDirs, key 35, versions 0-5. Lists this broker's log dirs with the sizes of their partitions: of all (null)
+// DescribeLogDirs, key 35, versions 0-5. Needs DESCRIBE on the cluster. Lists this broker's log dirs with the sizes of their partitions: of all (null)
 // or of those asked for. Runs on a worker, as it asks the file system.
 //
 //	v3  top-level error
@@ -19,6 +20,11 @@ import (
 func (h *Handlers) handleDescribeLogDirs(_ context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.DescribeLogDirsRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeLogDirsResponse)
+	if !h.allowedOnCluster(r, acl.Describe) {
+		resp.ErrorCode = int16(cluster.ClusterAuthorizationFailed)
+		r.Respond(resp, 0)
+		return
+	}
 	var want func(cluster.TopicPartition) bool
 	if req.Topics != nil {
 		asked := map[cluster.TopicPartition]bool{}

@@ -6,10 +6,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
-// DescribeProducers, key 61, version 0 (KIP-664). The idempotent producers that partitions on this broker remember, led
+// DescribeProducers, key 61, version 0 (KIP-664). Needs READ on each topic. The idempotent producers that partitions on this broker remember, led
 // or followed here: what `kafka-transactions describe-producers` shows.
 func (h *Handlers) handleDescribeProducers(_ context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.DescribeProducersRequest)
@@ -17,7 +18,14 @@ func (h *Handlers) handleDescribeProducers(_ context.Context, r *wire.Request) {
 	for _, t := range req.Topics {
 		out := kmsg.NewDescribeProducersResponseTopic()
 		out.Topic = t.Topic
+		mayRead := h.allowed(r, acl.Read, acl.Topic, t.Topic)
 		for _, p := range t.Partitions {
+			if !mayRead {
+				denied := kmsg.NewDescribeProducersResponseTopicPartition()
+				denied.Partition, denied.ErrorCode = p, int16(cluster.TopicAuthorizationFailed)
+				out.Partitions = append(out.Partitions, denied)
+				continue
+			}
 			out.Partitions = append(out.Partitions, h.describeProducers(cluster.TopicPartition{Topic: t.Topic, Partition: p}))
 		}
 		resp.Topics = append(resp.Topics, out)

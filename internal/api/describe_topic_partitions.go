@@ -8,6 +8,7 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/metadata"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
@@ -30,6 +31,12 @@ func (h *Handlers) handleDescribeTopicPartitions(_ context.Context, r *wire.Requ
 	}
 	left := max(min(h.d.Config.Broker().MaxRequestPartitionSizeLimit, int(req.ResponsePartitionLimit)), 1)
 	for _, name := range names {
+		if !h.describes(r, name, all) {
+			if !all {
+				resp.Topics = append(resp.Topics, deniedDescription(name))
+			}
+			continue
+		}
 		if left == 0 {
 			resp.NextCursor = cursorAt(name, 0)
 			break
@@ -37,7 +44,7 @@ func (h *Handlers) handleDescribeTopicPartitions(_ context.Context, r *wire.Requ
 		t, exists := im.Topic(name)
 		if !exists {
 			if !all {
-				resp.Topics = append(resp.Topics, missingDescription(name))
+				resp.Topics = append(resp.Topics, h.missingDescription(r, name))
 			}
 			continue
 		}
@@ -46,7 +53,7 @@ func (h *Handlers) handleDescribeTopicPartitions(_ context.Context, r *wire.Requ
 			from = min(int(req.Cursor.Partition), len(t.Partitions))
 		}
 		to := min(from+left, len(t.Partitions))
-		resp.Topics = append(resp.Topics, describeTopic(im, t, from, to, r.Conn.Listener()))
+		resp.Topics = append(resp.Topics, h.describeTopic(r, im, t, from, to))
 		if to < len(t.Partitions) {
 			resp.NextCursor = cursorAt(name, t.Partitions[to].Index)
 			break
@@ -76,12 +83,12 @@ func describedTopics(req *kmsg.DescribeTopicPartitionsRequest, im *metadata.Imag
 	return slices.DeleteFunc(names, func(n string) bool { return n < req.Cursor.Topic }), all, true
 }
 
-func describeTopic(im *metadata.Image, t *metadata.Topic, from, to int, listener string) kmsg.DescribeTopicPartitionsResponseTopic {
+func (h *Handlers) describeTopic(r *wire.Request, im *metadata.Image, t *metadata.Topic, from, to int) kmsg.DescribeTopicPartitionsResponseTopic {
 	out := kmsg.NewDescribeTopicPartitionsResponseTopic()
-	out.Topic, out.TopicID, out.IsInternal, out.AuthorizedOperations = &t.Name, t.ID, t.Internal, topicOperations
+	out.Topic, out.TopicID, out.IsInternal, out.AuthorizedOperations = &t.Name, t.ID, t.Internal, h.operationsOn(r, acl.Topic, t.Name)
 	for _, p := range t.Partitions[from:to] {
 		o := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
-		code := leaderError(im, p, listener, true)
+		code := leaderError(im, p, r.Conn.Listener(), true)
 		o.ErrorCode, o.Partition, o.LeaderID, o.LeaderEpoch = int16(code), p.Index, int32(p.Leader), int32(p.LeaderEpoch)
 		if code != cluster.None {
 			o.LeaderID = int32(cluster.NoBroker)
@@ -94,13 +101,27 @@ func describeTopic(im *metadata.Image, t *metadata.Topic, from, to int, listener
 	return out
 }
 
-func missingDescription(name string) kmsg.DescribeTopicPartitionsResponseTopic {
+// describes decides on one topic; in a list of all a refusal is normal.
+func (h *Handlers) describes(r *wire.Request, name string, all bool) bool {
+	if all {
+		return h.allowedQuietly(r, acl.Describe, acl.Topic, name)
+	}
+	return h.allowed(r, acl.Describe, acl.Topic, name)
+}
+
+func deniedDescription(name string) kmsg.DescribeTopicPartitionsResponseTopic {
+	out := kmsg.NewDescribeTopicPartitionsResponseTopic()
+	out.ErrorCode, out.Topic, out.Partitions = int16(cluster.TopicAuthorizationFailed), &name, []kmsg.DescribeTopicPartitionsResponseTopicPartition{}
+	return out
+}
+
+func (h *Handlers) missingDescription(r *wire.Request, name string) kmsg.DescribeTopicPartitionsResponseTopic {
 	out := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	code := cluster.UnknownTopicOrPartition
 	if cluster.ValidateTopicName(name) != nil {
 		code = cluster.InvalidTopicException
 	}
-	out.ErrorCode, out.Topic, out.IsInternal, out.AuthorizedOperations = int16(code), &name, cluster.IsInternalTopic(name), topicOperations
+	out.ErrorCode, out.Topic, out.IsInternal, out.AuthorizedOperations = int16(code), &name, cluster.IsInternalTopic(name), h.operationsOn(r, acl.Topic, name)
 	return out
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/metadata"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
@@ -18,7 +19,7 @@ type LeaderElector interface {
 		done func(resp *kmsg.ElectLeadersResponse, elected map[cluster.TopicPartition]cluster.BrokerID))
 }
 
-// handleElectLeaders is ElectLeaders, key 43, versions 0-2 (KIP-460).
+// handleElectLeaders is ElectLeaders, key 43, versions 0-2 (KIP-460). Needs ALTER on the cluster.
 //
 // No list of partitions means all that this broker knows; of those the answer leaves out the ones that need no election.
 // The answer waits until this broker's metadata shows the elected leaders; what is missing at the timeout is
@@ -35,6 +36,10 @@ func (h *Handlers) handleElectLeaders(ctx context.Context, r *wire.Request) {
 		resp := req.ResponseKind().(*kmsg.ElectLeadersResponse)
 		resp.ErrorCode = int16(cluster.InvalidRequest)
 		r.Respond(resp, 0)
+		return
+	}
+	if !h.allowedOnCluster(r, acl.Alter) {
+		r.Respond(refusedElection(req), 0)
 		return
 	}
 	all := req.Topics == nil
@@ -62,6 +67,23 @@ func (h *Handlers) handleElectLeaders(ctx context.Context, r *wire.Request) {
 			r.Respond(resp, 0)
 		})
 	})
+}
+
+// refusedElection has the code for the whole and for each partition, as Kafka's answer.
+func refusedElection(req *kmsg.ElectLeadersRequest) *kmsg.ElectLeadersResponse {
+	resp := req.ResponseKind().(*kmsg.ElectLeadersResponse)
+	resp.ErrorCode = int16(clusterDenied.Code)
+	for _, t := range req.Topics {
+		out := kmsg.NewElectLeadersResponseTopic()
+		out.Topic = t.Topic
+		for _, id := range t.Partitions {
+			p := kmsg.NewElectLeadersResponseTopicPartition()
+			p.Partition, p.ErrorCode, p.ErrorMessage = id, int16(clusterDenied.Code), clusterDenied.message()
+			out.Partitions = append(out.Partitions, p)
+		}
+		resp.Topics = append(resp.Topics, out)
+	}
+	return resp
 }
 
 // awaitElected calls done once the metadata of this broker shows all elected leaders, or at the deadline (Kafka:

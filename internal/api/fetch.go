@@ -9,12 +9,14 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/replica"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
 // Fetch, key 1, versions 0-18.
 //
-// From consumers and followers alike; a replica id of 0 or more is a follower and belongs on the inter-broker listener.
+// From consumers, who need READ on each topic, and followers alike; a replica id of 0 or more is a follower, needs
+// CLUSTER_ACTION and belongs on the inter-broker listener.
 // The partitions are those of the fetch session (KIP-227) with the request's changes. A partition that this broker's
 // metadata does not have is answered at once, together with what the others have now, instead of after the long poll:
 // consumers of a deleted topic learn it quickly.
@@ -55,7 +57,7 @@ func (h *Handlers) handleFetch(ctx context.Context, r *wire.Request) {
 	}
 	f := &fetchAnswer{h: h, r: r, version: req.Version, session: session, partitions: session.Partitions()}
 	f.results = make([]replica.FetchResult, len(f.partitions))
-	authorized := replicaID < 0 || r.Conn.InterBroker()
+	isBroker := replicaID >= 0 && r.Conn.InterBroker() && h.allowedOnCluster(r, acl.ClusterAction)
 	ask := replica.FetchRequest{
 		ReplicaID:    replicaID,
 		ReplicaEpoch: replicaEpoch,
@@ -66,12 +68,18 @@ func (h *Handlers) handleFetch(ctx context.Context, r *wire.Request) {
 		MaxBytes:     min(req.MaxBytes, int32(h.d.Config.Broker().FetchMaxBytes)),
 	}
 	ask.MinBytes = min(req.MinBytes, ask.MaxBytes)
-	for i, p := range f.partitions {
+	topic, mayRead := "", isBroker
+	for i := range f.partitions {
+		p := f.partitions[i]
+		if replicaID < 0 && p.TP.Topic != topic {
+			topic = p.TP.Topic
+			mayRead = h.allowed(r, acl.Read, acl.Topic, topic)
+		}
 		_, known := im.Partition(p.TP)
 		switch {
 		case p.TP.Topic == "":
 			f.results[i] = fetchError(cluster.UnknownTopicID)
-		case !authorized:
+		case !mayRead:
 			f.results[i] = fetchError(cluster.TopicAuthorizationFailed)
 		case !known:
 			f.results[i] = fetchError(cluster.UnknownTopicOrPartition)

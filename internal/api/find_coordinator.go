@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
@@ -16,7 +17,7 @@ const (
 	coordinatorOfShare       = 2
 )
 
-// FindCoordinator, key 10, versions 0-6. Any broker answers: the coordinator of a group is the leader of the group's
+// FindCoordinator, key 10, versions 0-6. Needs DESCRIBE on the group. Any broker answers: the coordinator of a group is the leader of the group's
 // partition of __consumer_offsets, on the listener that the request came in on. The topic is created by the first
 // request that needs it, whatever auto.create.topics.enable says; COORDINATOR_NOT_AVAILABLE while it has no leader.
 //
@@ -31,7 +32,7 @@ const (
 func (h *Handlers) handleFindCoordinator(ctx context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.FindCoordinatorRequest)
 	_, exists := h.d.Cache.Image().Topic(cluster.GroupOffsetsTopic)
-	if req.CoordinatorType != coordinatorOfGroup || exists {
+	if req.CoordinatorType != coordinatorOfGroup || exists || !h.mayDescribeAny(r, req) {
 		h.answerFindCoordinator(r, req)
 		return
 	}
@@ -44,15 +45,28 @@ func (h *Handlers) handleFindCoordinator(ctx context.Context, r *wire.Request) {
 	})
 }
 
+// mayDescribeAny reports whether the request asks for a group that the client may DESCRIBE: for others no topic is created.
+func (h *Handlers) mayDescribeAny(r *wire.Request, req *kmsg.FindCoordinatorRequest) bool {
+	for _, key := range coordinatorKeys(req) {
+		if h.allowedQuietly(r, acl.Describe, acl.Group, key) {
+			return true
+		}
+	}
+	return false
+}
+
+func coordinatorKeys(req *kmsg.FindCoordinatorRequest) []string {
+	if req.Version < 4 {
+		return []string{req.CoordinatorKey}
+	}
+	return req.CoordinatorKeys
+}
+
 func (h *Handlers) answerFindCoordinator(r *wire.Request, req *kmsg.FindCoordinatorRequest) {
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
-	keys := req.CoordinatorKeys
-	if req.Version < 4 {
-		keys = []string{req.CoordinatorKey}
-	}
-	for _, key := range keys {
+	for _, key := range coordinatorKeys(req) {
 		c := kmsg.NewFindCoordinatorResponseCoordinator()
-		node, host, port, code := h.findCoordinator(req, key, r.Conn.Listener())
+		node, host, port, code := h.findCoordinator(r, req, key)
 		c.Key, c.NodeID, c.Host, c.Port, c.ErrorCode = key, int32(node), host, port, int16(code)
 		message := coordinatorMessages[code]
 		c.ErrorMessage = &message
@@ -72,10 +86,11 @@ func (h *Handlers) answerFindCoordinator(r *wire.Request, req *kmsg.FindCoordina
 var coordinatorMessages = map[cluster.ErrorCode]string{
 	cluster.CoordinatorNotAvailable:            "The coordinator is not available.",
 	cluster.InvalidRequest:                     "This kind of coordinator is not known in this version of the request.",
+	cluster.GroupAuthorizationFailed:           groupDenied.Message,
 	cluster.TransactionalIDAuthorizationFailed: "Transactions are not served by this broker.",
 }
 
-func (h *Handlers) findCoordinator(req *kmsg.FindCoordinatorRequest, key, listener string) (node cluster.BrokerID, host string, port int32, code cluster.ErrorCode) {
+func (h *Handlers) findCoordinator(r *wire.Request, req *kmsg.FindCoordinatorRequest, key string) (node cluster.BrokerID, host string, port int32, code cluster.ErrorCode) {
 	switch {
 	case req.CoordinatorType == coordinatorOfTransaction:
 		return cluster.NoBroker, "", -1, cluster.TransactionalIDAuthorizationFailed
@@ -83,11 +98,13 @@ func (h *Handlers) findCoordinator(req *kmsg.FindCoordinatorRequest, key, listen
 		return cluster.NoBroker, "", -1, cluster.CoordinatorNotAvailable
 	case req.CoordinatorType != coordinatorOfGroup:
 		return cluster.NoBroker, "", -1, cluster.InvalidRequest
+	case !h.allowed(r, acl.Describe, acl.Group, key):
+		return cluster.NoBroker, "", -1, cluster.GroupAuthorizationFailed
 	}
 	im := h.d.Cache.Image()
 	p, ok := im.Partition(cluster.TopicPartition{Topic: cluster.GroupOffsetsTopic, Partition: h.d.Groups.PartitionFor(key)})
 	if ok && p.Leader >= 0 {
-		if e, ok := im.Endpoint(p.Leader, listener); ok {
+		if e, ok := im.Endpoint(p.Leader, r.Conn.Listener()); ok {
 			return p.Leader, e.Host, e.Port, cluster.None
 		}
 	}

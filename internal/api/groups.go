@@ -51,9 +51,6 @@ func askGroup[R any](groups Groups, r group.Request, done func(R)) {
 	groups.Ask(r, func(v any) { done(v.(R)) })
 }
 
-// Bit fields of AclOperation codes: see topicOperations.
-const groupOperations = 1<<3 | 1<<6 | 1<<8 // Read Delete Describe
-
 // newMemberID makes a member's id as Kafka does: the instance's or the client's name and a random UUID.
 func newMemberID(clientID, instanceID string) string {
 	name := instanceID

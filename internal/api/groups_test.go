@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
+	"klamm/internal/security/acl"
 )
 
 var groupProperties = map[string]string{"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "5",
@@ -278,7 +279,7 @@ func TestGroupsAreListedDescribedAndDeleted(t *testing.T) {
 				ProtocolMetadata: joinRequest("", "", nil).Protocols[0].Metadata, MemberAssignment: []byte("mine")}}
 			nosuch.Group, nosuch.State = "nosuch", "Dead"
 			if v == 4 {
-				busy.AuthorizedOperations, nosuch.AuthorizedOperations = groupOperations, groupOperations
+				busy.AuthorizedOperations, nosuch.AuthorizedOperations = supportedOperations[acl.Group], supportedOperations[acl.Group]
 			}
 			want.Groups = []kmsg.DescribeGroupsResponseGroup{busy, nosuch}
 			same(t, &want, b.do(v, req))

@@ -14,7 +14,9 @@
 //
 // Every request is answered exactly once, also while the broker stops.
 //
-// Not served yet, and therefore not advertised: transactions, ACLs. A
+// Each handler asks the authorizer, if there is one, see authorize.go.
+//
+// Not served yet, and therefore not advertised: transactions. A
 // transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
 package api
 
@@ -33,10 +35,11 @@ import (
 	"klamm/internal/metadata"
 	"klamm/internal/quota"
 	"klamm/internal/replica"
+	"klamm/internal/security/authorizer"
 	"klamm/internal/wire"
 )
 
-// Deps is everything the handlers work with. All fields are required.
+// Deps is everything the handlers work with. All fields are required but those that say so.
 type Deps struct {
 	Log       *slog.Logger
 	BrokerID  cluster.BrokerID
@@ -55,6 +58,8 @@ type Deps struct {
 	Controller  Controller         // this broker's own controller module
 	Features    *FinalizedFeatures // what is finalized, as this broker knows it
 	Link        ControllerLink     // requests to the active controller, wherever it is
+	// Authorizer is optional: without one everybody may do everything.
+	Authorizer *authorizer.Authorizer
 }
 
 // Controller is what the handlers ask of this broker's controller module. Its methods are safe for concurrent use.
@@ -99,6 +104,7 @@ type Handlers struct {
 	producerIDs *producerIDManager
 	sessions    *replica.FetchSessionCache
 	allTopics   allTopicsCache
+	denials     denialLog
 
 	convertedUp, convertedDown atomic.Int64 // messages
 }
@@ -118,11 +124,15 @@ func New(d Deps) *Handlers {
 		controlLane: newLanes(d.Log),
 		configs:     newConfigFollower(d),
 		producerIDs: newProducerIDManager(d),
+		denials:     denialLog{log: d.Log},
 		sessions:    replica.NewFetchSessionCache(d.Config.Broker().MaxIncrementalFetchSessionCacheSlots, 2*time.Minute),
 	}
 	h.deferral = newDeferral(h.adminLanes)
 	h.autoTopics = newAutoTopicCreation(d, h.admin)
 	for _, a := range h.apis() {
+		if a.scope == wire.InterBrokerOnly {
+			a.handle = h.betweenBrokers(a.handle)
+		}
 		h.serve[a.key.Int16()] = a.handle
 		d.Table.Serve(a.key.Int16(), a.min, a.max, a.scope)
 	}
@@ -167,6 +177,9 @@ func (h *Handlers) apis() []servedAPI {
 		{kmsg.DescribeClientQuotas, 0, 1, wire.AllListeners, h.inOrder(h.handleDescribeClientQuotas)},
 		{kmsg.AlterClientQuotas, 0, 1, wire.AllListeners, h.inOrder(h.handleAlterClientQuotas)},
 		{kmsg.DescribeLogDirs, 0, 5, wire.AllListeners, h.inOrder(h.handleDescribeLogDirs)},
+		{kmsg.DescribeACLs, 0, 3, wire.AllListeners, h.handleDescribeACLs},
+		{kmsg.CreateACLs, 0, 3, wire.AllListeners, h.inOrder(h.handleCreateACLs)},
+		{kmsg.DeleteACLs, 0, 3, wire.AllListeners, h.inOrder(h.handleDeleteACLs)},
 		{kmsg.DescribeCluster, 0, 2, wire.AllListeners, h.handleDescribeCluster},
 		{kmsg.DescribeProducers, 0, 0, wire.AllListeners, h.handleDescribeProducers},
 		{kmsg.DescribeTopicPartitions, 0, 0, wire.AllListeners, h.handleDescribeTopicPartitions},

@@ -13,6 +13,7 @@ import (
 	"klamm/internal/config"
 	"klamm/internal/record"
 	"klamm/internal/replica"
+	"klamm/internal/security/acl"
 	"klamm/internal/vfs"
 	"klamm/internal/wire"
 )
@@ -67,6 +68,10 @@ func (b *testBroker) lead(name string, partitions int) cluster.TopicID {
 
 func (b *testBroker) sendLeadership(name string, id cluster.TopicID, leaderEpoch int32, lists [][]cluster.BrokerID) {
 	b.t.Helper()
+	if b.h.d.Authorizer != nil {
+		b.grant(acl.ClusterAction, acl.Cluster, acl.ClusterName)
+		defer b.revoke(acl.ClusterAction)
+	}
 	req := kmsg.NewPtrLeaderAndISRRequest()
 	req.ControllerID, req.ControllerEpoch, req.BrokerEpoch = 0, 1, 7
 	state := kmsg.LeaderAndISRRequestTopicState{Topic: name, TopicID: id}

@@ -24,6 +24,7 @@ import (
 	"klamm/internal/group/coordinator"
 	"klamm/internal/metadata"
 	"klamm/internal/quota"
+	"klamm/internal/security/authorizer"
 	"klamm/internal/wire"
 	"klamm/internal/wire/wiretest"
 )
@@ -95,10 +96,25 @@ func newTestBroker(t *testing.T, ctx context.Context, properties map[string]stri
 		Table: wire.NewAPITable(), Config: b.config, Cache: b.cache, Store: b.store,
 		Replicas: replicas, Groups: b.groups, Controller: b.ctl, Link: b.ctl, Features: NewFinalizedFeatures(b.store, nil, log),
 		Quotas: quota.NewClients(quota.DefaultWindows, quota.DefaultWindows, time.Now()), Connections: quota.NewConnections(quota.DefaultWindows, time.Now()),
+		Authorizer: newTestAuthorizer(t, ctx, b, log),
 	})
 	b.background = append(b.background, b.h.d.Features.Run)
 	b.h.admin.intn = func(int) int { return 0 } // assignments start at the first broker
 	return b
+}
+
+// newTestAuthorizer is nil unless the properties name an authorizer.
+func newTestAuthorizer(t *testing.T, ctx context.Context, b *testBroker, log *slog.Logger) *authorizer.Authorizer {
+	c := b.config.Broker().Authorizer
+	if !c.Enabled {
+		return nil
+	}
+	a := authorizer.New(authorizer.Options{Store: b.store, Log: log, SuperUsers: c.SuperUsers, AllowEveryoneIfNoACL: c.AllowEveryoneIfNoACL})
+	if err := errors.Join(a.EnsureRoots(ctx), a.Load(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	b.background = append(b.background, a.Run)
+	return a
 }
 
 func (b *testBroker) start(ctx context.Context, running *sync.WaitGroup) {

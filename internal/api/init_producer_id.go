@@ -6,10 +6,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
-// InitProducerId, key 22, versions 0-5. Gives an idempotent producer its id; the epoch is 0. See producerIDManager.
+// InitProducerId, key 22, versions 0-5. Gives an idempotent producer its id; the epoch is 0. See producerIDManager. Needs
+// IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679).
 //
 // Transactions are not served: a transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client
 // library takes as final, where the coordinator's own errors would make it try for ever.
@@ -30,7 +32,18 @@ func (h *Handlers) handleInitProducerID(_ context.Context, r *wire.Request) {
 		answer(-1, cluster.TransactionalIDAuthorizationFailed)
 	case (req.ProducerID == -1) != (req.ProducerEpoch == -1):
 		answer(-1, cluster.InvalidRequest)
+	case !h.mayProduceIdempotently(r):
+		answer(-1, cluster.ClusterAuthorizationFailed)
 	default:
 		h.producerIDs.next(answer)
 	}
+}
+
+func (h *Handlers) mayProduceIdempotently(r *wire.Request) bool {
+	if h.allowedQuietly(r, acl.IdempotentWrite, acl.Cluster, acl.ClusterName) ||
+		h.d.Authorizer.AllowsAny(r.Conn.Principal(), r.Conn.RemoteHost(), acl.Write, acl.Topic) {
+		return true
+	}
+	h.denials.note(r, acl.IdempotentWrite, acl.Cluster, acl.ClusterName)
+	return false
 }

@@ -7,10 +7,11 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/group"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
-// JoinGroup, key 11, versions 0-9. Waits for the group's next generation; the leader gets all members' metadata.
+// JoinGroup, key 11, versions 0-9. Needs READ on the group. Waits for the group's next generation; the leader gets all members' metadata.
 //
 //	v0  no rebalance timeout: the session timeout stands for it
 //	v4  a first join without an id gets MEMBER_ID_REQUIRED with the id to use (KIP-394)
@@ -21,6 +22,10 @@ import (
 //	v9  a returning static leader is told to skip the assignment (KIP-814)
 func (h *Handlers) handleJoinGroup(_ context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.JoinGroupRequest)
+	if !h.allowed(r, acl.Read, acl.Group, req.Group) {
+		r.Respond(joinAnswer(req, &group.JoinResult{Err: cluster.GroupAuthorizationFailed, Generation: -1, MemberID: req.MemberID}), 0)
+		return
+	}
 	instance := text(req.InstanceID)
 	e := group.Join{
 		Group: req.Group, MemberID: req.MemberID, InstanceID: instance, ClientID: r.ClientID, ClientHost: "/" + r.Conn.RemoteHost(),

@@ -7,10 +7,11 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/group"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
-// LeaveGroup, key 13, versions 0-5.
+// LeaveGroup, key 13, versions 0-5. Needs READ on the group.
 //
 //	v0-v2  one member, whose error is the answer's
 //	v3     several members, also by instance id alone, each with its error (KIP-345)
@@ -18,6 +19,12 @@ import (
 //	v5     a reason, for the log
 func (h *Handlers) handleLeaveGroup(_ context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.LeaveGroupRequest)
+	if !h.allowed(r, acl.Read, acl.Group, req.Group) {
+		resp := req.ResponseKind().(*kmsg.LeaveGroupResponse)
+		resp.ErrorCode = int16(cluster.GroupAuthorizationFailed)
+		r.Respond(resp, 0)
+		return
+	}
 	e := group.Leave{Group: req.Group}
 	if req.Version < 3 {
 		e.Members = []group.MemberIdentity{{MemberID: req.MemberID}}

@@ -7,6 +7,7 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/replica"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
@@ -20,7 +21,7 @@ const (
 	earliestPendingUploadTS = -6
 )
 
-// ListOffsets, key 2, versions 0-11.
+// ListOffsets, key 2, versions 0-11. Needs DESCRIBE on each topic.
 //
 //	v0   answers a list: for -1 the end and, if more than one is asked for, the start of the log; for -2 the start; for a
 //	     time the offset as in v1. Kafka's v0 lists segment bases, which no client needs.
@@ -46,12 +47,15 @@ func (h *Handlers) handleListOffsets(_ context.Context, r *wire.Request) {
 	for ti, t := range req.Topics {
 		out := &resp.Topics[ti]
 		out.Topic = t.Topic
+		mayDescribe := h.allowed(r, acl.Describe, acl.Topic, t.Topic)
 		out.Partitions = make([]kmsg.ListOffsetsResponseTopicPartition, len(t.Partitions))
 		for pi, p := range t.Partitions {
 			out.Partitions[pi] = kmsg.NewListOffsetsResponseTopicPartition()
 			out.Partitions[pi].Partition = p.Partition
 			tp := cluster.TopicPartition{Topic: t.Topic, Partition: p.Partition}
 			switch {
+			case !mayDescribe:
+				setListOffsetsError(&out.Partitions[pi], cluster.TopicAuthorizationFailed)
 			case req.Version > 0 && times[tp] > 1:
 				setListOffsetsError(&out.Partitions[pi], cluster.InvalidRequest)
 			case !timestampSupported(p.Timestamp, req.Version):

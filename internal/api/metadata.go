@@ -8,6 +8,7 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/metadata"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
@@ -16,7 +17,8 @@ import (
 // Answered from this broker's metadata image, on any broker. Addresses are those of the listener the request came in on;
 // brokers without that listener are left out. Topics that do not exist are created while auto.create.topics.enable when
 // the request allows it (always before v4); see autoTopicCreation. A topic with an error does not spoil the others, and a
-// topic asked for twice is answered once.
+// topic asked for twice is answered once. Topics that the client may not DESCRIBE are TOPIC_AUTHORIZATION_FAILED whether they
+// exist or not (R26), and left out of "all".
 //
 //	v0   an empty list asks for all topics; REPLICA_NOT_AVAILABLE for partitions with replicas on brokers that are away
 //	v1   null asks for all, empty for none; racks, controller, internal flag
@@ -31,10 +33,10 @@ import (
 func (h *Handlers) handleMetadata(ctx context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.MetadataRequest)
 	im := h.d.Cache.Image()
-	m := metadataAnswer{im: im, listener: r.Conn.Listener(), version: req.Version}
+	m := metadataAnswer{h: h, r: r, im: im, listener: r.Conn.Listener(), version: req.Version}
 	resp := h.metadataHead(req, &m)
 	if req.Version == 0 && len(req.Topics) == 0 || req.Version > 0 && req.Topics == nil {
-		resp.Topics = h.allTopics.get(&m)
+		resp.Topics = h.describable(r, h.allTopics.get(&m))
 		h.respondMetadata(r, req, resp)
 		return
 	}
@@ -44,13 +46,16 @@ func (h *Handlers) handleMetadata(ctx context.Context, r *wire.Request) {
 		return
 	}
 	missing := m.addTopics(req.Topics)
-	mayCreate := (req.AllowAutoTopicCreation || req.Version < 4) && h.d.Config.Broker().AutoCreateTopicsEnable
+	mayCreate := len(missing) > 0 && (req.AllowAutoTopicCreation || req.Version < 4) && h.d.Config.Broker().AutoCreateTopicsEnable
+	if mayCreate {
+		missing = m.refuseCreation(missing)
+	}
 	if mayCreate && len(missing) > 0 {
 		h.adminLanes.submit(ctx, r, func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 			defer cancel()
 			h.autoTopics.create(ctx, r, missing, func(codes map[string]cluster.ErrorCode) {
-				created := metadataAnswer{im: h.d.Cache.Image(), listener: m.listener, version: m.version, topics: m.topics}
+				created := metadataAnswer{h: h, r: r, im: h.d.Cache.Image(), listener: m.listener, version: m.version, topics: m.topics}
 				created.addCreated(missing, codes)
 				resp.Topics = created.topics
 				h.respondMetadata(r, req, resp)
@@ -78,32 +83,37 @@ func (h *Handlers) metadataHead(req *kmsg.MetadataRequest, m *metadataAnswer) *k
 	return resp
 }
 
-// respondMetadata fills in the authorized operations, which are all while there is no authorizer, and answers. Topics
-// known only by an id that is unknown have none.
+// describable leaves out of "all topics" those that the client may not describe: their existence is not disclosed.
+func (h *Handlers) describable(r *wire.Request, all []kmsg.MetadataResponseTopic) []kmsg.MetadataResponseTopic {
+	if h.d.Authorizer == nil {
+		return all
+	}
+	out := make([]kmsg.MetadataResponseTopic, 0, len(all))
+	for _, t := range all {
+		if h.allowedQuietly(r, acl.Describe, acl.Topic, *t.Topic) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// respondMetadata fills in the authorized operations and answers. Topics known only by an id have none.
 func (h *Handlers) respondMetadata(r *wire.Request, req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse) {
 	if req.IncludeClusterAuthorizedOperations {
-		resp.AuthorizedOperations = clusterOperations
+		resp.AuthorizedOperations = h.clusterOperationsFor(r)
 	}
 	if req.IncludeTopicAuthorizedOperations {
 		topics := make([]kmsg.MetadataResponseTopic, len(resp.Topics)) // the original may be the shared one
 		copy(topics, resp.Topics)
 		for i := range topics {
-			if topics[i].Topic != nil {
-				topics[i].AuthorizedOperations = topicOperations
+			if topics[i].Topic != nil && topics[i].ErrorCode != int16(cluster.TopicAuthorizationFailed) {
+				topics[i].AuthorizedOperations = h.operationsOn(r, acl.Topic, *topics[i].Topic)
 			}
 		}
 		resp.Topics = topics
 	}
 	r.Respond(resp, 0)
 }
-
-// Bit fields of AclOperation codes: every operation that the resource type knows (Kafka: AclEntry.supportedOperations).
-const (
-	topicOperations   = 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<10 | 1<<11 // Read Write Create Delete Alter Describe DescribeConfigs AlterConfigs
-	clusterOperations = 1<<5 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<12       // Create Alter Describe ClusterAction DescribeConfigs AlterConfigs IdempotentWrite
-	// operationsNotAsked is the protocol's default for a field that was not requested.
-	operationsNotAsked = -1 << 31
-)
 
 // mixesIDs reports what v10 and v11 have in their schema but do not allow: ids, or null names.
 func mixesIDs(req *kmsg.MetadataRequest) bool {
@@ -131,6 +141,8 @@ func refuseTopics(req *kmsg.MetadataRequest) []kmsg.MetadataResponseTopic {
 
 // metadataAnswer collects topics for one request from one image.
 type metadataAnswer struct {
+	h        *Handlers
+	r        *wire.Request
 	im       *metadata.Image
 	listener string
 	version  int16
@@ -152,6 +164,8 @@ func (m *metadataAnswer) addTopics(asked []kmsg.MetadataRequestTopic) (missing [
 			t, ok := m.im.TopicByID(id)
 			if !ok {
 				m.addUnknown(cluster.UnknownTopicID, id)
+			} else if !m.mayDescribe(t.Name) {
+				m.addUnknown(cluster.TopicAuthorizationFailed, id) // an id is no secret, its name is
 			} else if !seen[t.Name] {
 				seen[t.Name] = true
 				found = append(found, t)
@@ -160,7 +174,9 @@ func (m *metadataAnswer) addTopics(asked []kmsg.MetadataRequestTopic) (missing [
 			m.addUnknown(cluster.InvalidTopicException, id)
 		case !seen[*a.Topic]:
 			seen[*a.Topic] = true
-			if t, ok := m.im.Topic(*a.Topic); ok {
+			if !m.mayDescribe(*a.Topic) {
+				m.addDenied(*a.Topic) // whether it exists or not
+			} else if t, ok := m.im.Topic(*a.Topic); ok {
 				found = append(found, t)
 			} else {
 				missing = append(missing, *a.Topic)
@@ -172,6 +188,33 @@ func (m *metadataAnswer) addTopics(asked []kmsg.MetadataRequestTopic) (missing [
 		m.addTopic(t)
 	}
 	return missing
+}
+
+func (m *metadataAnswer) mayDescribe(topic string) bool {
+	return m.h.allowed(m.r, acl.Describe, acl.Topic, topic)
+}
+
+// refuseCreation answers for the topics that the client may not create, which needs CREATE on the cluster or on the topic,
+// and gives the others.
+func (m *metadataAnswer) refuseCreation(names []string) (creatable []string) {
+	if m.h.allowedQuietly(m.r, acl.Create, acl.Cluster, acl.ClusterName) {
+		return names
+	}
+	for _, name := range names {
+		if m.h.allowed(m.r, acl.Create, acl.Topic, name) {
+			creatable = append(creatable, name)
+		} else {
+			m.addDenied(name)
+		}
+	}
+	return creatable
+}
+
+// addDenied adds a topic that the client may not know about.
+func (m *metadataAnswer) addDenied(name string) {
+	t := kmsg.NewMetadataResponseTopic()
+	t.ErrorCode, t.Topic, t.Partitions = int16(cluster.TopicAuthorizationFailed), &name, []kmsg.MetadataResponseTopicPartition{}
+	m.topics = append(m.topics, t)
 }
 
 // addUnknown adds a topic without a name.

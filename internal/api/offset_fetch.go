@@ -2,15 +2,17 @@ package api
 
 import (
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
 	"klamm/internal/group"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
-// OffsetFetch, key 9, versions 1-9. Version 0 reads from ZooKeeper, see OffsetCommit. A partition without a committed
+// OffsetFetch, key 9, versions 1-9. Needs DESCRIBE on the group and on each topic. Version 0 reads from ZooKeeper, see OffsetCommit. A partition without a committed
 // offset is -1 without an error, whether it exists or not.
 //
 //	v1  an error of the group is told in each partition
@@ -26,26 +28,78 @@ func (h *Handlers) handleOffsetFetch(_ context.Context, r *wire.Request) {
 	if req.Version < 8 {
 		groups = []kmsg.OffsetFetchRequestGroup{oneGroup(req)}
 	}
-	asks := make([]group.Request, len(groups))
-	for i, g := range groups {
-		e := group.FetchOffsets{Group: g.Group, All: g.Topics == nil, RequireStable: req.RequireStable}
-		for _, t := range g.Topics {
-			for _, p := range t.Partitions {
-				e.Partitions = append(e.Partitions, cluster.TopicPartition{Topic: t.Topic, Partition: p})
-			}
+	answers := make([]kmsg.OffsetFetchResponseGroup, len(groups))
+	var asks []group.Request
+	var fetches []*groupFetch
+	for i := range groups {
+		g := &groupFetch{at: i, group: &groups[i], topics: map[string]bool{}}
+		if !h.allowed(r, acl.Describe, acl.Group, g.group.Group) {
+			answers[i] = fetchedGroup(g.group.Group, &group.FetchOffsetsResult{Err: cluster.GroupAuthorizationFailed})
+			continue
 		}
-		asks[i] = e
+		asks, fetches = append(asks, h.askedOffsets(r, g, req.RequireStable)), append(fetches, g)
 	}
 	askGroups(h.d.Groups, asks, func(results []group.FetchOffsetsResult) {
-		resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
-		for i := range results {
-			resp.Groups = append(resp.Groups, fetchedGroup(groups[i].Group, &results[i]))
+		for i, g := range fetches {
+			h.hideOffsets(r, g, &results[i])
+			answers[g.at] = fetchedGroup(g.group.Group, &results[i])
 		}
+		resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
+		resp.Groups = answers
 		if req.Version < 8 {
 			fillOneGroup(resp, req)
 		}
 		r.Respond(resp, 0)
 	})
+}
+
+// groupFetch is one group whose offsets are asked for; topics tells of each topic whether the client may DESCRIBE it.
+type groupFetch struct {
+	at     int // its place in the answer
+	group  *kmsg.OffsetFetchRequestGroup
+	topics map[string]bool
+}
+
+// askedOffsets asks the group for the offsets of the topics that the client may know about.
+func (h *Handlers) askedOffsets(r *wire.Request, g *groupFetch, requireStable bool) group.Request {
+	e := group.FetchOffsets{Group: g.group.Group, All: g.group.Topics == nil, RequireStable: requireStable}
+	for _, t := range g.group.Topics {
+		if g.topics[t.Topic] = h.allowed(r, acl.Describe, acl.Topic, t.Topic); !g.topics[t.Topic] {
+			continue
+		}
+		for _, p := range t.Partitions {
+			e.Partitions = append(e.Partitions, cluster.TopicPartition{Topic: t.Topic, Partition: p})
+		}
+	}
+	return e
+}
+
+// hideOffsets adds TOPIC_AUTHORIZATION_FAILED for the topics asked for that the client may not DESCRIBE; where all are asked
+// for, those are left out in silence.
+func (h *Handlers) hideOffsets(r *wire.Request, g *groupFetch, res *group.FetchOffsetsResult) {
+	if res.Err != cluster.None {
+		return
+	}
+	if g.group.Topics == nil {
+		res.Offsets = slices.DeleteFunc(res.Offsets, func(o group.FetchedOffset) bool {
+			may, known := g.topics[o.Topic]
+			if !known {
+				may = h.allowedQuietly(r, acl.Describe, acl.Topic, o.Topic)
+				g.topics[o.Topic] = may
+			}
+			return !may
+		})
+		return
+	}
+	for _, t := range g.group.Topics {
+		if g.topics[t.Topic] {
+			continue
+		}
+		for _, p := range t.Partitions {
+			res.Offsets = append(res.Offsets, group.FetchedOffset{TopicPartition: cluster.TopicPartition{Topic: t.Topic, Partition: p},
+				Offset: -1, LeaderEpoch: -1, Err: cluster.TopicAuthorizationFailed})
+		}
+	}
 }
 
 // oneGroup gives a request of before v8 the form of the later ones.

@@ -7,10 +7,12 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/replica"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
-// OffsetForLeaderEpoch, key 23, versions 0-4. From followers (KIP-101) and consumers that check for truncation (KIP-320).
+// OffsetForLeaderEpoch, key 23, versions 0-4. From followers (KIP-101) and consumers that check for truncation (KIP-320):
+// CLUSTER_ACTION, or DESCRIBE on each topic.
 //
 //	v1  the epoch that the end offset belongs to
 //	v2  current leader epoch
@@ -19,7 +21,12 @@ func (h *Handlers) handleOffsetForLeaderEpoch(_ context.Context, r *wire.Request
 	req := r.Msg.(*kmsg.OffsetForLeaderEpochRequest)
 	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
 	var queries []replica.EpochQuery
-	for _, t := range req.Topics {
+	isBroker := h.allowedQuietly(r, acl.ClusterAction, acl.Cluster, acl.ClusterName)
+	may := make([]bool, len(req.Topics))
+	for i, t := range req.Topics {
+		if may[i] = isBroker || h.allowed(r, acl.Describe, acl.Topic, t.Topic); !may[i] {
+			continue
+		}
 		for _, p := range t.Partitions {
 			queries = append(queries, replica.EpochQuery{
 				TP:                 cluster.TopicPartition{Topic: t.Topic, Partition: p.Partition},
@@ -29,12 +36,15 @@ func (h *Handlers) handleOffsetForLeaderEpoch(_ context.Context, r *wire.Request
 		}
 	}
 	results := h.d.Replicas.OffsetForLeaderEpoch(queries)
-	for _, t := range req.Topics {
+	for i, t := range req.Topics {
 		out := kmsg.NewOffsetForLeaderEpochResponseTopic()
 		out.Topic = t.Topic
 		for _, p := range t.Partitions {
-			res := results[0]
-			results = results[1:]
+			res := replica.EpochEndOffset{Err: cluster.TopicAuthorizationFailed, LeaderEpoch: -1, EndOffset: -1}
+			if may[i] {
+				res = results[0]
+				results = results[1:]
+			}
 			o := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
 			o.Partition, o.ErrorCode = p.Partition, int16(res.Err)
 			o.LeaderEpoch, o.EndOffset = int32(res.LeaderEpoch), res.EndOffset

@@ -10,12 +10,13 @@ import (
 	"klamm/internal/metadata"
 	"klamm/internal/record"
 	"klamm/internal/replica"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
 // Produce, key 0, versions 0-13.
 //
-// Checked here: the partition is in this broker's metadata, each partition has exactly one batch of magic 2, no zstd
+// Checked here: WRITE on the topic, the partition is in this broker's metadata, each partition has exactly one batch of magic 2, no zstd
 // before v7, no transactional batch. The rest is package replica's and below. Appending is done on the connection's
 // reader: it is a write to the page cache, and batches of an idempotent producer must be appended in the order in which
 // they came. Waiting for acks is not: the answer comes from replica, and the reader goes on.
@@ -53,6 +54,7 @@ func (h *Handlers) handleProduce(_ context.Context, r *wire.Request) {
 		if req.Version >= 13 {
 			name, known = im.TopicName(t.TopicID)
 		}
+		mayWrite := known && h.allowed(r, acl.Write, acl.Topic, name)
 		for pi := range t.Partitions {
 			p := &t.Partitions[pi]
 			out.Partitions[pi] = kmsg.NewProduceResponseTopicPartition()
@@ -61,7 +63,7 @@ func (h *Handlers) handleProduce(_ context.Context, r *wire.Request) {
 			code := cluster.UnknownTopicID
 			records := p.Records
 			if known {
-				records, code = h.checkProduced(im, tp, records, req.Version)
+				records, code = h.checkProduced(im, tp, records, req.Version, mayWrite)
 			}
 			if code != cluster.None {
 				setProduceError(&out.Partitions[pi], code)
@@ -90,7 +92,10 @@ type produceSlot struct{ topic, partition int }
 
 // checkProduced holds what Kafka checks before the log sees the records, and gives those to append (Kafka:
 // handleProduceRequest, ProduceRequest.validateRecords).
-func (h *Handlers) checkProduced(im *metadata.Image, tp cluster.TopicPartition, records []byte, version int16) ([]byte, cluster.ErrorCode) {
+func (h *Handlers) checkProduced(im *metadata.Image, tp cluster.TopicPartition, records []byte, version int16, mayWrite bool) ([]byte, cluster.ErrorCode) {
+	if !mayWrite {
+		return nil, cluster.TopicAuthorizationFailed
+	}
 	if _, ok := im.Partition(tp); !ok {
 		return nil, cluster.UnknownTopicOrPartition
 	}

@@ -7,10 +7,11 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/group"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
-// SyncGroup, key 14, versions 0-5. The leader brings the assignment, every member gets its part once it is stored.
+// SyncGroup, key 14, versions 0-5. Needs READ on the group. The leader brings the assignment, every member gets its part once it is stored.
 //
 //	v3  static members
 //	v4  flexible
@@ -24,6 +25,10 @@ func (h *Handlers) handleSyncGroup(_ context.Context, r *wire.Request) {
 			resp.ProtocolType, resp.Protocol, resp.MemberAssignment = nullable(res.ProtocolType), nullable(res.ProtocolName), res.Assignment
 		}
 		r.Respond(resp, 0)
+	}
+	if !h.allowed(r, acl.Read, acl.Group, req.Group) {
+		answer(group.SyncResult{Err: cluster.GroupAuthorizationFailed})
+		return
 	}
 	if req.Version >= 5 && (text(req.ProtocolType) == "" || text(req.Protocol) == "") {
 		answer(group.SyncResult{Err: cluster.InconsistentGroupProtocol})

@@ -23,12 +23,21 @@ const clusterMetadataTopic = "__cluster_metadata"
 type topicCreation struct {
 	req kmsg.CreateTopicsRequestTopic
 
-	err        answerError
-	marked     bool // err says that the name is marked for deletion
-	decided    bool // nothing of the item will be tried again
-	id         cluster.TopicID
-	assignment map[int32][]cluster.BrokerID
-	configs    map[string]string // the topic's own settings
+	err         answerError
+	marked      bool // err says that the name is marked for deletion
+	decided     bool // nothing of the item will be tried again
+	hideConfigs bool // the client may not describe the topic's configs
+	id          cluster.TopicID
+	assignment  map[int32][]cluster.BrokerID
+	configs     map[string]string // the topic's own settings
+}
+
+// configErrorCode says why there are no configs in the answer, if so.
+func (c *topicCreation) configErrorCode() int16 {
+	if c.hideConfigs {
+		return int16(cluster.TopicAuthorizationFailed)
+	}
+	return 0
 }
 
 func (c *topicCreation) replicationFactor() int16 { return int16(len(c.assignment[0])) }

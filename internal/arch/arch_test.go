@@ -46,9 +46,12 @@ var allowedImports = map[string][]string{
 	"doctor":            {"cluster", "coord"},
 	"migrate":           {"coord"},
 	"replica":           {"cluster", "record", "wire", "metadata", "commitlog", "config", "quota"},
-	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "group", "admin", "quota"},
+	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "group", "admin", "quota", "security/acl", "security/authorizer"},
 	"node":              {"*"},
 	"sim":               {"cluster", "controller"},
+
+	"security/acl":        {},
+	"security/authorizer": {"coord", "coord/notify", "security/acl"},
 }
 
 // forbiddenStd lists standard packages that pure packages must not touch.
@@ -59,6 +62,8 @@ var forbiddenStd = map[string][]string{
 	"quota":      {"net", "os", "context", "log/slog", "log"},
 	"record":     {"net", "os", "context", "log/slog", "log"},
 	"api":        {"net"},
+
+	"security/acl": {"net", "os", "time", "sync", "context", "log/slog", "log"},
 }
 
 // rootEntries are the only names allowed in the root folder.

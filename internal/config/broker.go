@@ -29,6 +29,7 @@ type Broker struct {
 	AdvertisedListeners  []Endpoint // an empty host was replaced by the machine's name; port 0 stays 0 until the listener is bound
 	InterBrokerListener  string     // name of the listener that brokers talk on
 	ControlPlaneListener string     // name of the controller's own listener, "" for none
+	Authorizer           Authorizer
 
 	// Topics.
 	AutoCreateTopicsEnable      bool  // auto.create.topics.enable
@@ -193,7 +194,10 @@ func topicBase(values map[string]any) map[string]any {
 // fill sets the typed fields from the parsed values and returns the keys it asked for: those that have an effect. Listeners,
 // log dirs and the cluster id are not its business.
 func (b *Broker) fill() map[string]bool {
-	r := keyReader{b.values, map[string]bool{"node.id": true}}
+	r := keyReader{b.values, map[string]bool{"node.id": true, "authorizer.class.name": true}}
+	if b.Authorizer.Enabled {
+		r.used[superUsersKey], r.used[allowEveryoneIfNoACLKey] = true, true
+	}
 	b.fillIdentity(r)
 	b.fillTopics(r)
 	b.fillController(r)

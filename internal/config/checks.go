@@ -63,6 +63,7 @@ func (c *checker) run() *Broker {
 	b := &Broker{explicit: maps.Clone(c.set), values: c.values}
 	c.refuse()
 	c.checkIdentity()
+	c.checkAuthorizer(b)
 	c.checkListeners(b)
 	c.checkLogDirs(b)
 	c.checkEtcd(b)
@@ -105,7 +106,7 @@ func (c *checker) refuse() {
 	if c.values["zookeeper.metadata.migration.enable"] == true {
 		c.fault("zookeeper.metadata.migration.enable", "klamm takes no part in a migration to KRaft: must be false")
 	}
-	for _, key := range []string{"authorizer.class.name", "create.topic.policy.class.name", "alter.config.policy.class.name", "client.quota.callback.class"} {
+	for _, key := range []string{"create.topic.policy.class.name", "alter.config.policy.class.name", "client.quota.callback.class"} {
 		if given(key) {
 			c.fault(key, "names a Java class that restricts what clients may do; klamm cannot load it and does not start without it: remove the key to run without")
 		}

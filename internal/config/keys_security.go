@@ -2,7 +2,7 @@ package config
 
 // securityKeys are about TLS, SASL, authorization and secrets. klamm serves PLAINTEXT listeners only so far.
 var securityKeys = []*Definition{
-	def("authorizer.class.name", String, "", Low, nil, "Java class that authorizes requests; klamm loads no classes."),
+	def("authorizer.class.name", String, "", Low, nil, "Authorizer of requests: kafka.security.authorizer.AclAuthorizer, which is built in, or none."),
 	def("connection.failed.authentication.delay.ms", Int, "100", Low, atLeast(0), "Wait before a connection that failed to authenticate is closed."),
 	def("connections.max.reauth.ms", Long, "0", Medium, nil, "Longest session of an authenticated connection; 0 for no limit."),
 	def("delegation.token.expiry.check.interval.ms", Long, "3600000", Low, atLeast(1), "How often expired delegation tokens are removed."),

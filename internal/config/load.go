@@ -188,7 +188,7 @@ func keyOfVariable(name string) string {
 var listenerKey = regexp.MustCompile(`^listener\.name\.[^.]+\.(.+)$`)
 
 // pluginKeys belong to Kafka's own plugins, not to its table of keys.
-var pluginKeys = []string{"super.users", "allow.everyone.if.no.acl.found", "zookeeper.client.cnxn.socket"}
+var pluginKeys = []string{superUsersKey, allowEveryoneIfNoACLKey, "zookeeper.client.cnxn.socket"}
 
 // build parses and checks everything and reports all faults at once.
 func (s settings) build(clusterID string) (*Broker, []Warning, error) {

@@ -27,6 +27,7 @@ import (
 	"klamm/internal/group/coordinator"
 	"klamm/internal/metadata"
 	"klamm/internal/replica"
+	"klamm/internal/security/authorizer"
 	"klamm/internal/wire"
 )
 
@@ -84,6 +85,7 @@ type broker struct {
 	leftovers   *leftovers
 	driver      *driver.Driver
 	handlers    *api.Handlers
+	authorizer  *authorizer.Authorizer // nil when none is configured
 	table       *wire.APITable
 	server      *wire.Server
 	web         *web
@@ -115,7 +117,7 @@ func Run(ctx context.Context, o Options) error {
 func (b *broker) start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		b.openDirs, b.bindListeners, b.bindWeb, b.openCoordination, b.loadConfigs, b.openLogs,
-		b.register, b.buildBroker, b.removeLeftovers, b.serve, b.awaitReady,
+		b.loadAccessRules, b.register, b.buildBroker, b.removeLeftovers, b.serve, b.awaitReady,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -179,6 +181,7 @@ func (b *broker) buildBroker(context.Context) error {
 		Table: b.table, Config: b.dynamic, Cache: b.cache, Store: b.store,
 		Replicas: b.replicas, Groups: b.groups, Controller: b.driver, Link: b.channel, Features: b.features,
 		Quotas: b.quotas.clients, Connections: b.quotas.connections,
+		Authorizer: b.authorizer,
 	})
 	changes := &notify.Consumer{Root: coord.ConfigChangesPath, Log: b.log,
 		Handle: b.handlers.HandleConfigChange, OnStart: b.handlers.LoadAllConfigs}
@@ -187,6 +190,9 @@ func (b *broker) buildBroker(context.Context) error {
 	b.parts.start("replica manager", b.replicas.Run)
 	b.parts.start("request workers", b.handlers.Run)
 	b.parts.start("log dir failures", b.dirFailures.run)
+	if b.authorizer != nil {
+		b.parts.start("access rules", b.authorizer.Run)
+	}
 	b.leftovers = &leftovers{b: b}
 	b.parts.start("forgotten topics", (&driver.Reconciler{
 		Cache: b.cache, Store: b.store, Log: b.log,

@@ -1,0 +1,25 @@
+package config
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestSuperUsersAreSeparatedBySemicolons(t *testing.T) {
+	b, warnings, err := FromProperties(map[string]string{"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+		"super.users": "User:CN=a,O=b; User:c;", "allow.everyone.if.no.acl.found": "TRUE"})
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	a := b.Authorizer
+	if !a.Enabled || !a.AllowEveryoneIfNoACL || !slices.Equal(a.SuperUsers, []string{"User:CN=a,O=b", "User:c"}) {
+		t.Errorf("authorizer is %+v", a)
+	}
+}
+
+func TestSuperUsersWithoutAnAuthorizerHaveNoEffectAndAWarning(t *testing.T) {
+	b, warnings, err := FromProperties(map[string]string{"super.users": "User:a"})
+	if err != nil || b.Authorizer.Enabled || len(warnings) != 1 {
+		t.Errorf("%+v, warnings %v, err %v", b.Authorizer, warnings, err)
+	}
+}
