@@ -138,18 +138,7 @@ func BenchmarkBrokerDeath100000Partitions(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		r := newRig(nil, 1, 2, 3, 4, 5)
-		for i := range 1000 {
-			topic := bigTopic(fmt.Sprintf("t%04d", i), 100, 3, 5)
-			topic.ID = cluster.TopicID{1, byte(i >> 8), byte(i)}
-			t := r.c.ctx.addTopic(topic)
-			for _, p := range t.partitions {
-				p.state = OnlinePartition
-				p.leadership = &cluster.LeaderAndISR{Leader: p.assignment.Replicas[0], ISR: p.assignment.Replicas, ControllerEpoch: 4}
-				for _, id := range p.assignment.Replicas {
-					p.setReplicaState(id, OnlineReplica, 0)
-				}
-			}
-		}
+		r.serving(othersOf(1000, 5)...)
 		r.bigStore(TopicRead{})
 		b.StartTimer()
 		r.must(func() error { return r.c.handle(BrokerChange{}) })
