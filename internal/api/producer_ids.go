@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
+	"klamm/internal/config"
+	"klamm/internal/coord"
 )
 
-// producerIDManager hands out producer ids from blocks that the controller allocates (Kafka: RPCProducerIdManager). The
+// producerIDManager hands out producer ids from blocks that the controller allocates (Kafka: RPCProducerIdManager), or that it
+// takes itself where the inter-broker protocol is older. The
 // next block is asked for when 90 % of the current one is used, so that nobody waits; who comes while there is none, as
 // the first one does, is answered when the block arrives, or with COORDINATOR_LOAD_IN_PROGRESS when asking failed.
 //
@@ -23,7 +27,9 @@ type producerIDManager struct {
 	brokerID cluster.BrokerID
 	epoch    func() cluster.BrokerEpoch
 	link     ControllerLink
-	wanted   chan struct{} // holds one token while a block is to be asked for
+	// store gives the blocks itself below inter.broker.protocol.version 3.0-IV0, where controllers give none; else nil.
+	store  coord.Store
+	wanted chan struct{} // holds one token while a block is to be asked for
 
 	mu       sync.Mutex
 	current  producerIDBlock
@@ -47,7 +53,11 @@ const (
 )
 
 func newProducerIDManager(d Deps) *producerIDManager {
-	return &producerIDManager{log: d.Log, brokerID: d.BrokerID, epoch: d.BrokerEpoch, link: d.Link, wanted: make(chan struct{}, 1)}
+	m := &producerIDManager{log: d.Log, brokerID: d.BrokerID, epoch: d.BrokerEpoch, link: d.Link, wanted: make(chan struct{}, 1)}
+	if !d.Config.Broker().InterBrokerProtocol.AtLeast(config.ProtocolVersion{Major: 3}) {
+		m.store = d.Store
+	}
+	return m
 }
 
 // next calls done with a fresh id, maybe before it returns.
@@ -141,6 +151,9 @@ func (m *producerIDManager) fail(ended bool) {
 func (m *producerIDManager) allocate(ctx context.Context) (producerIDBlock, error) {
 	ctx, cancel := context.WithTimeout(ctx, producerIDTimeout)
 	defer cancel()
+	if m.store != nil {
+		return takeProducerIDBlock(ctx, m.store, m.brokerID)
+	}
 	req := kmsg.NewPtrAllocateProducerIDsRequest()
 	req.BrokerID, req.BrokerEpoch = int32(m.brokerID), int64(m.epoch())
 	got, err := m.link.Request(ctx, req)
@@ -156,6 +169,40 @@ func (m *producerIDManager) allocate(ctx context.Context) (producerIDBlock, erro
 	case resp.ProducerIDStart < 0 || resp.ProducerIDLen <= 0:
 		return producerIDBlock{}, errors.New("allocate producer ids: empty block")
 	}
-	first, n := resp.ProducerIDStart, int64(resp.ProducerIDLen)
-	return producerIDBlock{first: first, end: first + n, prefetchAt: first + n*9/10}, nil
+	return newProducerIDBlock(resp.ProducerIDStart, int64(resp.ProducerIDLen)), nil
+}
+
+func newProducerIDBlock(first, n int64) producerIDBlock {
+	return producerIDBlock{first: first, end: first + n, prefetchAt: first + n*9/10}
+}
+
+// producerIDBlockSize is how many ids a broker takes at a time; the controller gives as many.
+const producerIDBlockSize = 1000
+
+// takeProducerIDBlock writes the next block into the node that holds the last one (Kafka: ZkProducerIdManager). Two brokers
+// never get the same ids, since the write is conditional; ids whose write has no known outcome are not used.
+func takeProducerIDBlock(ctx context.Context, s coord.Store, id cluster.BrokerID) (producerIDBlock, error) {
+	for {
+		node, err := s.Get(ctx, coord.ProducerIDBlockPath)
+		if err != nil {
+			return producerIDBlock{}, fmt.Errorf("read the last block of producer ids: %w", err)
+		}
+		last, taken, err := coord.DecodeProducerIDBlock(node.Data)
+		next := coord.ProducerIDBlock{Broker: id, Last: producerIDBlockSize - 1}
+		switch {
+		case err != nil:
+			return producerIDBlock{}, fmt.Errorf("read the last block of producer ids: %w", err)
+		case taken && last.Last > math.MaxInt64-producerIDBlockSize:
+			return producerIDBlock{}, errors.New("all producer ids are taken")
+		case taken:
+			next.First, next.Last = last.Last+1, last.Last+producerIDBlockSize
+		}
+		_, err = s.Multi(ctx, coord.Set(coord.ProducerIDBlockPath, coord.EncodeProducerIDBlock(next), node.Stat.Version))
+		switch {
+		case err == nil:
+			return newProducerIDBlock(next.First, producerIDBlockSize), nil
+		case !errors.Is(err, coord.ErrBadVersion):
+			return producerIDBlock{}, fmt.Errorf("take a block of producer ids: %w", err)
+		}
+	}
 }

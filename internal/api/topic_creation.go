@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
+	"klamm/internal/config"
 	"klamm/internal/coord"
 	"klamm/internal/metadata"
 )
@@ -76,7 +77,9 @@ func (a *topicAdmin) create(ctx context.Context, items []*topicCreation, validat
 		if v.existing != nil {
 			v.existing[c.req.Topic] = true
 		}
-		c.id = cluster.NewTopicID()
+		if a.topicIDs() {
+			c.id = cluster.NewTopicID()
+		}
 		groups = append(groups, &atomicGroup{ops: c.writes(found[c.req.Topic].config)})
 		writing = append(writing, c)
 	}
@@ -116,7 +119,20 @@ func (c *topicCreation) writes(oldConfig coord.ReadResult) []coord.Op {
 	return []coord.Op{config, coord.Create(coord.TopicPath(c.req.Topic), coord.EncodeTopic(topic))}
 }
 
-// settle turns the outcomes of the writes into answers. A write whose answer was lost is looked up: our id tells.
+// topicIDs says whether new topics get ids (inter.broker.protocol.version 2.8-IV0; Kafka: KafkaConfig.usesTopicId).
+func (a *topicAdmin) topicIDs() bool {
+	return a.config.Broker().InterBrokerProtocol.AtLeast(config.ProtocolVersion{Major: 2, Minor: 8})
+}
+
+// wrote says whether a topic without an id is as this creation writes it.
+func (c *topicCreation) wrote(t coord.Topic) bool {
+	return maps.EqualFunc(t.Partitions, c.assignment, func(a cluster.ReplicaAssignment, replicas []cluster.BrokerID) bool {
+		return slices.Equal(a.Replicas, replicas)
+	})
+}
+
+// settle turns the outcomes of the writes into answers. A write whose answer was lost is looked up: our id tells, or
+// without ids the assignment.
 func (a *topicAdmin) settle(ctx context.Context, items []*topicCreation, groups []*atomicGroup) {
 	var unknown []string
 	for i, c := range items {
@@ -142,7 +158,7 @@ func (a *topicAdmin) settle(ctx context.Context, items []*topicCreation, groups 
 	}
 	for _, c := range items {
 		if t := found[c.req.Topic]; t != nil && t.exists {
-			if c.err = (answerError{}); t.topic.ID != c.id {
+			if c.err = (answerError{}); t.topic.ID != c.id || c.id.IsZero() && !c.wrote(t.topic) {
 				c.err, c.id = topicExists(c.req.Topic), cluster.TopicID{}
 			}
 		}

@@ -72,6 +72,8 @@ type partitionContext struct {
 	leadership *cluster.LeaderAndISR
 	// replicas holds one entry per replica that is not NonExistentReplica, in the order of their first transition.
 	replicas []replicaContext
+	// stateWatched says that the state node is watched (leader_written_isr.go).
+	stateWatched bool
 }
 
 // replicaContext is one replica.

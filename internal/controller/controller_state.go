@@ -67,7 +67,7 @@ func StateOf(ev Event) ControllerState {
 		return StateTopicChange
 	case TopicDeletion, StopReplicaReply, TopicDeletionEnable:
 		return StateTopicDeletion
-	case AlterPartitionReassignments, PartitionReassignmentChange:
+	case AlterPartitionReassignments, PartitionReassignmentChange, ReassignmentISRChange:
 		return StateAlterPartitionReassignment
 	case ListPartitionReassignments:
 		return StateListPartitionReassignment

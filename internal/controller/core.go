@@ -39,6 +39,9 @@ type Config struct {
 	// those that this broker can finalize.
 	FeatureVersioning bool
 	SupportedFeatures map[string]cluster.VersionRange
+	// LeadersWriteISR says that leaders write their ISRs into the state nodes themselves, and notify of it afterwards
+	// (inter.broker.protocol.version < 2.7-IV2): what the context knows of an ISR may be old.
+	LeadersWriteISR bool
 	// NewTopicID makes ids for topics without one; required when UseTopicIDs is set.
 	NewTopicID func() cluster.TopicID
 
@@ -242,6 +245,8 @@ func (c *Core) handle(ev Event) error {
 		return c.handleLogDirEventNotification()
 	case ISRChangeNotification:
 		return c.handleISRChangeNotification()
+	case ReassignmentISRChange:
+		return c.handleReassignmentISRChange(ev.TopicPartition)
 	case LeaderAndISRReply:
 		return c.handleLeaderAndISRReply(ev)
 	case UpdateMetadataReply:

@@ -128,6 +128,9 @@ func (dc deletionClient) deleteMarkers(markers []Marker) error {
 // is created at once raises PartitionModifications before TopicChange has armed the new watch.
 func (dc deletionClient) mutePartitionModifications(topic string) {
 	dc.c.emit(Unwatch{Watched{Kind: WatchTopic, Topic: topic}})
+	if t := dc.c.ctx.topics[topic]; t != nil {
+		dc.c.unwatchStates(t)
+	}
 }
 
 // sendMetadataUpdate tells all brokers to forget the partitions of queued topics.

@@ -104,9 +104,10 @@ type (
 
 // Watched is what a watch looks at.
 type Watched struct {
-	Kind   WatchKind
-	Topic  string           // WatchTopic
-	Broker cluster.BrokerID // WatchBroker
+	Kind      WatchKind
+	Topic     string           // WatchTopic, WatchPartition
+	Partition int32            // WatchPartition
+	Broker    cluster.BrokerID // WatchBroker
 }
 
 // WatchKind is a kind of node or of set of children.
@@ -123,6 +124,7 @@ const (
 	WatchLogDirEvents                           // children of /log_dir_event_notification -> LogDirEventNotification
 	WatchISRChanges                             // children of /isr_change_notification -> ISRChangeNotification
 	WatchPreferredElection                      // node /admin/preferred_replica_election -> PreferredReplicaElection
+	WatchPartition                              // node /brokers/topics/T/partitions/P/state -> ReassignmentISRChange
 	WatchReassignments                          // node /admin/reassign_partitions -> PartitionReassignmentChange
 )
 

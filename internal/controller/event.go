@@ -68,6 +68,10 @@ type (
 	// inter.broker.protocol.version below 2.7-IV2).
 	ISRChangeNotification struct{}
 
+	// ReassignmentISRChange says that the state node of a partition that is being reassigned may have changed, where
+	// leaders write it (Kafka: PartitionReassignmentIsrChange).
+	ReassignmentISRChange struct{ cluster.TopicPartition }
+
 	// PartitionReassignmentChange says that /admin/reassign_partitions may have been written.
 	PartitionReassignmentChange struct{}
 
@@ -420,6 +424,7 @@ func (PartitionModifications) event()           {}
 func (TopicDeletion) event()                    {}
 func (LogDirEventNotification) event()          {}
 func (ISRChangeNotification) event()            {}
+func (ReassignmentISRChange) event()            {}
 func (LeaderAndISRReply) event()                {}
 func (UpdateMetadataReply) event()              {}
 func (StopReplicaReply) event()                 {}

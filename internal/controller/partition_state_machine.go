@@ -179,6 +179,9 @@ func (p *partitionContext) dropForeignISR() bool {
 // elect elects leaders by a strategy. A state is written at the cached partition epoch; on a conflict the election
 // is decided again on the fresh state. A partition that fails never holds up the others (Kafka: doElectLeaderForPartitions).
 func (c *Core) elect(b *requestBatch, ps []*partitionContext, s ElectionStrategy) (n int, err error) {
+	if err := c.refreshISRs(ps); err != nil {
+		return 0, err
+	}
 	remaining, err := c.readMissingLeadership(ps)
 	if err != nil {
 		return 0, err

@@ -77,6 +77,9 @@ func (c *Core) handleAlterPartitionReassignments(ev AlterPartitionReassignments)
 		asked[r.TopicPartition] = r
 	}
 	slices.SortFunc(order, cluster.TopicPartition.Compare)
+	if err := c.refreshISRs(c.ctx.partitionsNamed(order)); err != nil {
+		return err
+	}
 	all := make([]*reassignment, len(order))
 	taken := map[cluster.TopicPartition]bool{}
 	for i, tp := range order {
@@ -182,6 +185,13 @@ func (c *Core) reassign(all []*reassignment) error {
 	}
 	changed := slices.DeleteFunc(slices.Clone(rs), func(r *reassignment) bool { return r.to.Equal(r.p.assignment) })
 	if err := c.changeAssignments(changed); err != nil {
+		return err
+	}
+	settled := make([]*partitionContext, len(rs))
+	for i, r := range rs {
+		settled[i] = r.p
+	}
+	if err := c.refreshISRs(settled); err != nil {
 		return err
 	}
 	var waiting, done []*partitionContext
@@ -331,6 +341,7 @@ func (c *Core) announceReassignments(ps []*partitionContext) error {
 		for _, id := range p.assignment.Adding {
 			c.bringUp(p, id)
 		}
+		c.watchState(p)
 	}
 	b.send()
 	return nil
@@ -465,6 +476,7 @@ func (c *Core) dropRemoved(ps []*partitionContext, former map[*partitionContext]
 			continue
 		}
 		finished = append(finished, p)
+		c.unwatchState(p)
 		ends[p.TopicPartition] = p.assignment.Replicas
 		if former[p].BeingReassigned() {
 			c.note(Info, "reassignment completed", p.Topic, fmt.Sprintf("%s: %v", p, p.assignment.Replicas))
@@ -489,7 +501,11 @@ func (c *Core) dropRemoved(ps []*partitionContext, former map[*partitionContext]
 
 // completeWhatCan looks at partitions whose ISR may have changed.
 func (c *Core) completeWhatCan(ps []*partitionContext) error {
-	return c.completeReassignments(slices.DeleteFunc(slices.Clone(ps), func(p *partitionContext) bool { return !p.isReassigned() || !c.canComplete(p) }))
+	ps = slices.DeleteFunc(slices.Clone(ps), func(p *partitionContext) bool { return !p.isReassigned() })
+	if err := c.refreshISRs(ps); err != nil {
+		return err
+	}
+	return c.completeReassignments(slices.DeleteFunc(ps, func(p *partitionContext) bool { return !c.canComplete(p) }))
 }
 
 // completeOn looks at the reassignments whose target has one of the brokers.

@@ -113,6 +113,13 @@ func (c *Core) handlePartitionReassignment() error {
 		c.note(Warn, "request for reassignments cannot be decoded and is removed", "", r.Err)
 		return c.removeFromReassignNode(func(ReassignmentTarget) bool { return true })
 	}
+	tps := make([]cluster.TopicPartition, len(r.Targets))
+	for i, t := range r.Targets {
+		tps[i] = t.TopicPartition
+	}
+	if err := c.refreshISRs(c.ctx.partitionsNamed(tps)); err != nil {
+		return err
+	}
 	all := make([]*reassignment, len(r.Targets))
 	for i, t := range r.Targets {
 		wish := &reassignment{p: c.ctx.partition(t.TopicPartition)}

@@ -187,6 +187,9 @@ func (c *Core) toOfflineReplica(b *requestBatch, id cluster.BrokerID, rs []repli
 // led cleanly when that broker returns. The state is written at the cached partition epoch, and decided again on the
 // fresh value after a conflict (Kafka: doRemoveReplicasFromIsr).
 func (c *Core) removeFromISR(id cluster.BrokerID, rs []replicaRef) (removed []replicaRef, err error) {
+	if err := c.refreshISRs(contextsOf(rs)); err != nil {
+		return nil, err
+	}
 	remaining := rs
 	for round := 0; len(remaining) > 0; round++ {
 		var todo []replicaRef

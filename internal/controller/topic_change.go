@@ -50,6 +50,7 @@ func (c *Core) forgetTopics(ts []*topicContext) {
 	for _, t := range ts {
 		c.note(Warn, "topic was removed from the store by hand", t.Name, "")
 		c.emit(Unwatch{Watched{Kind: WatchTopic, Topic: t.Name}})
+		c.unwatchStates(t)
 		t.gone = true
 		ps = append(ps, t.partitions...)
 		refs = append(refs, t.TopicRef)

@@ -9,10 +9,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
+	"klamm/internal/config"
 )
 
-// controlledShutdownVersion is the version that carries the broker epoch.
-const controlledShutdownVersion = 3
+// controlledShutdownVersion is what controllers of an inter.broker.protocol.version know; from 2 on the request has the
+// broker epoch (Kafka: KafkaServer.controlledShutdown).
+func controlledShutdownVersion(p config.ProtocolVersion) int16 {
+	switch {
+	case p.AtLeast(config.ProtocolVersion{Major: 2, Minor: 4, Step: 1}):
+		return 3
+	case p.AtLeast(config.ProtocolVersion{Major: 2, Minor: 2}):
+		return 2
+	}
+	return 1
+}
 
 // First pause between two tries; it doubles. Kafka waits the whole controlled.shutdown.retry.backoff.ms each time; here
 // retries times backoff is the time in all.
@@ -71,7 +81,7 @@ func later(a, b time.Time) time.Time {
 // askControlledShutdown returns how many partitions with other replicas this broker still leads.
 func (b *broker) askControlledShutdown(ctx context.Context) (int, error) {
 	req := kmsg.NewPtrControlledShutdownRequest()
-	req.Version = controlledShutdownVersion
+	req.Version = controlledShutdownVersion(b.cfg.InterBrokerProtocol)
 	req.BrokerID, req.BrokerEpoch = int32(b.cfg.ID), int64(b.reg.epoch())
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.ControllerSocketTimeout)
 	defer cancel()

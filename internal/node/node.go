@@ -214,7 +214,7 @@ func (b *broker) replicaOptions(dial dialFunc) replica.Options {
 			FetchBackoff: c.ReplicaFetchBackoff, SocketTimeout: c.ReplicaSocketTimeout,
 			Versions: replica.VersionsFor(c.InterBrokerProtocol),
 		},
-		Logs: b.logs, Metadata: b.cache, BrokerEpoch: b.reg.epoch, Controller: b.channel, Log: b.log,
+		Logs: b.logs, Metadata: b.cache, BrokerEpoch: b.reg.epoch, Controller: b.channel, States: stateStore{b.store}, Log: b.log,
 		Dial: func(ctx context.Context, id cluster.BrokerID) (replica.Conn, error) {
 			e, ok := b.cache.Image().Endpoint(id, c.InterBrokerListener)
 			if !ok {

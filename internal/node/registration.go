@@ -41,7 +41,8 @@ func (b *broker) register(ctx context.Context) error {
 			}
 		},
 		node: coord.BrokerNode{Endpoints: b.endpoints(), Rack: b.cfg.BrokerRack, JMXPort: -1, TimestampMs: time.Now().UnixMilli(),
-			Klamm: &coord.KlammRegistration{Version: 1, Web: b.webAdvertised()}},
+			Version: registrationVersion(b.cfg.InterBrokerProtocol),
+			Klamm:   &coord.KlammRegistration{Version: 1, Web: b.webAdvertised()}},
 	}
 	b.endFormerSessions(ctx)
 	// A node left by this broker's own crash, unknown to this process, goes with its session; waiting for that beats
@@ -69,6 +70,18 @@ func (b *broker) sessionTTL() time.Duration {
 		ttl -= etcdLateness
 	}
 	return ttl
+}
+
+// registrationVersion is the layout that brokers of an inter.broker.protocol.version can read (Kafka: BrokerIdZNode,
+// BrokerInfo.apply): with features from 2.7-IV0 on, with listener names from 0.10.0-IV1 on.
+func registrationVersion(p config.ProtocolVersion) int32 {
+	switch {
+	case p.AtLeast(config.ProtocolVersion{Major: 2, Minor: 7}):
+		return 5
+	case p.AtLeast(config.ProtocolVersion{Minor: 10, Step: 1}):
+		return 4
+	}
+	return 2
 }
 
 func (r *registration) open(ctx context.Context, o coord.RegisterOptions) (coord.Session, error) {

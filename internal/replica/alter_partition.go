@@ -27,8 +27,11 @@ type alterPartitions struct {
 	epoch      func() cluster.BrokerEpoch
 	controller ControllerChannel
 	version    int16 // AlterPartition version by inter.broker.protocol.version
-	log        *slog.Logger
-	wake       chan struct{}
+	// states is where changes are written instead, below 2.7-IV2; nil above it. See isr_writer.go.
+	states  StateStore
+	notices isrNotices
+	log     *slog.Logger
+	wake    chan struct{}
 
 	mu struct {
 		sync.Mutex
@@ -52,6 +55,9 @@ func newAlterPartitions(o Options) *alterPartitions {
 		log: o.Log, wake: make(chan struct{}, 1),
 	}
 	a.mu.waiting = map[cluster.TopicPartition]*alterPartitionItem{}
+	if o.Config.Versions.WriteISR {
+		a.states = o.States
+	}
 	return a
 }
 
@@ -113,6 +119,9 @@ func (a *alterPartitions) putBack(batch map[cluster.TopicPartition]*alterPartiti
 // send asks the controller and completes the items that it answered, removing them from the batch. False: pause before
 // the next request, since items are left or their partitions have submitted them again.
 func (a *alterPartitions) send(ctx context.Context, batch map[cluster.TopicPartition]*alterPartitionItem) bool {
+	if a.states != nil {
+		return a.write(ctx, batch)
+	}
 	req := a.request(batch)
 	resp, err := a.controller.Request(ctx, req)
 	if err != nil {

@@ -68,13 +68,15 @@ type Hooks struct {
 	LogDirFailed func(dir string)
 }
 
-// Options are what a Manager works with. All fields but Hooks are required.
+// Options are what a Manager works with. All fields but Hooks and States are required.
 type Options struct {
 	Config      Config
 	Logs        *commitlog.Manager
 	Metadata    *metadata.Cache
 	BrokerEpoch func() cluster.BrokerEpoch // of this broker's registration; NoBrokerEpoch before it
 	Controller  ControllerChannel
+	// States is required where Config.Versions.WriteISR is set.
+	States StateStore
 	// Dial connects to a broker on the inter-broker listener.
 	Dial  func(ctx context.Context, broker cluster.BrokerID) (Conn, error)
 	Hooks Hooks
@@ -121,7 +123,9 @@ func New(o Options) (*Manager, error) {
 	if o.Logs == nil || o.Metadata == nil || o.BrokerEpoch == nil || o.Controller == nil || o.Dial == nil || o.Log == nil {
 		return nil, errors.New("replica manager: an option is missing")
 	}
-	o.Config = o.Config.withDefaults()
+	if o.Config = o.Config.withDefaults(); o.Config.Versions.WriteISR && o.States == nil {
+		return nil, errors.New("replica manager: nowhere to write ISRs to")
+	}
 	m := &Manager{
 		cfg: o.Config, logs: o.Logs, metadata: o.Metadata, brokerEpoch: o.BrokerEpoch, hooks: o.Hooks, log: o.Log,
 		timers: newTimerQueue(), isr: newAlterPartitions(o),
@@ -144,6 +148,9 @@ func (m *Manager) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { m.timers.run(ctx); return nil })
 	g.Go(func() error { m.isr.run(ctx); return nil })
+	if m.isr.states != nil {
+		g.Go(func() error { m.isr.runNotices(ctx); return nil })
+	}
 	g.Go(func() error { m.runCheckpoints(ctx); return nil })
 	g.Go(func() error { m.runISRChecks(ctx); return nil })
 	g.Go(func() error { m.fetchers.run(ctx); return nil })

@@ -7,6 +7,8 @@ type Versions struct {
 	Fetch, ListOffsets, OffsetForLeaderEpoch, AlterPartition int16
 	// TruncationOnFetch: followers find diverging epochs by fetching (2.7-IV1 and later).
 	TruncationOnFetch bool
+	// WriteISR: leaders write their ISRs into the state nodes themselves (before 2.7-IV2).
+	WriteISR bool
 }
 
 // DefaultVersions are those of inter.broker.protocol.version 3.9.
@@ -56,5 +58,6 @@ func VersionsFor(p config.ProtocolVersion) Versions {
 	return Versions{
 		Fetch: pick(fetchVersions, 4), ListOffsets: pick(listOffsetsVersions, 1), OffsetForLeaderEpoch: pick(epochVersions, 0),
 		AlterPartition: pick(alterPartitionVersions, 0), TruncationOnFetch: p.AtLeast(protocol(2, 7, 1)),
+		WriteISR: !p.AtLeast(protocol(2, 7, 2)),
 	}
 }

@@ -179,6 +179,7 @@ func (d *Driver) newCore() *controller.Core {
 		SupportedFeatures:           d.cfg.SupportedFeatures,
 		UseTopicIDs:                 d.versions.TopicIDs,
 		UseLeaderRecoveryState:      d.versions.LeaderRecoveryState,
+		LeadersWriteISR:             d.versions.LeadersWriteISR,
 		NewTopicID:                  cluster.NewTopicID,
 		AutoLeaderRebalance:         d.cfg.AutoLeaderRebalance,
 		LeaderImbalanceCheckMs:      d.cfg.LeaderImbalanceCheck.Milliseconds(),

@@ -33,6 +33,8 @@ func eventName(ev controller.Event) string {
 		return "LogDirEventNotification"
 	case controller.ISRChangeNotification:
 		return "IsrChangeNotification"
+	case controller.ReassignmentISRChange:
+		return "PartitionReassignmentIsrChange"
 	case controller.LeaderAndISRReply:
 		return "LeaderAndIsrResponseReceived"
 	case controller.UpdateMetadataReply:

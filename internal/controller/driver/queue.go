@@ -54,7 +54,8 @@ func newEventQueue(size int) *eventQueue {
 func coalesces(ev controller.Event) bool {
 	switch ev.(type) {
 	case controller.ControllerChange, controller.BrokerChange, controller.BrokerModifications, controller.TopicChange,
-		controller.PartitionModifications, controller.TopicDeletion, controller.LogDirEventNotification, controller.ISRChangeNotification:
+		controller.PartitionModifications, controller.TopicDeletion, controller.LogDirEventNotification, controller.ISRChangeNotification,
+		controller.ReassignmentISRChange:
 		return true
 	default:
 		return false

@@ -22,6 +22,8 @@ type Versions struct {
 	// TopicIDs and LeaderRecoveryState are the core's switches (2.8-IV0 and 3.2-IV0).
 	TopicIDs            bool
 	LeaderRecoveryState bool
+	// LeadersWriteISR is too: below 2.7-IV2 there is no AlterPartition.
+	LeadersWriteISR bool
 }
 
 // protocolVersion is an inter.broker.protocol.version as numbers that compare in order: major, minor, patch, IV.
@@ -60,6 +62,7 @@ func VersionsFor(ibp string) (Versions, error) {
 		FeatureLayout:       int32(step(protocolStep{protocolVersion{2, 7}, 1}, protocolStep{protocolVersion{3, 3}, 2})),
 		TopicIDs:            v.atLeast(protocolVersion{2, 8}),
 		LeaderRecoveryState: v.atLeast(protocolVersion{3, 2}),
+		LeadersWriteISR:     !v.atLeast(protocolVersion{2, 7, 0, 2}),
 	}
 	return out, nil
 }

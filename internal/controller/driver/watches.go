@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"klamm/internal/cluster"
 	"klamm/internal/controller"
 	"klamm/internal/coord"
 )
@@ -44,6 +45,9 @@ func target(w controller.Watched) (coord.WatchEvent, controller.Event) {
 		return children(coord.LogDirEventPath), controller.LogDirEventNotification{}
 	case controller.WatchISRChanges:
 		return children(coord.ISRChangePath), controller.ISRChangeNotification{}
+	case controller.WatchPartition:
+		tp := cluster.TopicPartition{Topic: w.Topic, Partition: w.Partition}
+		return node(coord.PartitionStatePath(tp)), controller.ReassignmentISRChange{TopicPartition: tp}
 	case controller.WatchReassignments:
 		return node(coord.ReassignPartitionsPath), controller.PartitionReassignmentChange{}
 	case controller.WatchPreferredElection:

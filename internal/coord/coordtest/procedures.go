@@ -21,6 +21,7 @@ var procedureTests = map[string]func(*testing.T, *fixture){
 	"a live broker with the same id or address is named":       registrationConflicts,
 	"a registration of a dead session is waited for":           registrationWaits,
 	"the registration of the own previous session is replaced": registrationReplaces,
+	"a leader writes partition states and tells of them":       leaderWritesStates,
 }
 
 func ensurePaths(t *testing.T, f *fixture) {
@@ -217,5 +218,45 @@ func registrationReplaces(t *testing.T, f *fixture) {
 	next, err := coord.RegisterBroker(f.ctx, f.s, f.session(), 1, node("h", 2), coord.RegisterOptions{PreviousSession: previous.ID()})
 	if err != nil || next <= epoch {
 		t.Errorf("epoch %d after %d, %v", next, epoch, err)
+	}
+}
+
+// leaderWritesStates is what leaders do below inter.broker.protocol.version 2.7-IV2.
+func leaderWritesStates(t *testing.T, f *fixture) {
+	if err := coord.EnsurePersistentPaths(f.ctx, f.s); err != nil {
+		t.Fatal(err)
+	}
+	state := func(epoch cluster.PartitionEpoch, isr ...cluster.BrokerID) cluster.LeaderAndISR {
+		return cluster.LeaderAndISR{Leader: 1, LeaderEpoch: 2, ISR: isr, PartitionEpoch: epoch, ControllerEpoch: 3}
+	}
+	tp := func(p int32) cluster.TopicPartition { return cluster.TopicPartition{Topic: "t", Partition: p} }
+	for p := range int32(3) {
+		if err := coord.CreateRecursive(f.ctx, f.s, coord.PartitionStatePath(tp(p)), coord.EncodePartitionState(state(0, 1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.multi(coord.Set(coord.PartitionStatePath(tp(1)), coord.EncodePartitionState(state(0, 1, 2)), 0)) // our write, its answer lost
+	f.multi(coord.Set(coord.PartitionStatePath(tp(2)), coord.EncodePartitionState(state(0, 1, 4)), 0)) // another one's
+	writes := make([]coord.StateWrite, 4)
+	for p := range writes {
+		writes[p] = coord.StateWrite{TP: tp(int32(p)), State: state(0, 1, 2)}
+	}
+	got, err := coord.WriteStates(f.ctx, f.s, writes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, want := range []error{nil, nil, coord.ErrBadVersion, coord.ErrNoNode} {
+		if !errors.Is(got[p].Err, want) || want == nil && got[p].State.PartitionEpoch != 1 {
+			t.Errorf("partition %d: %+v, want %v", p, got[p], want)
+		}
+	}
+	for range 2 {
+		if err := coord.NotifyISRChange(f.ctx, f.s, []cluster.TopicPartition{tp(0), tp(1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.wantChildren(coord.ISRChangePath, "isr_change_0000000000", "isr_change_0000000001")
+	if tps, err := coord.DecodeISRChange(f.get(coord.ISRChangePrefix + "0000000001").Data); err != nil || len(tps) != 2 || tps[1] != tp(1) {
+		t.Errorf("notification %v, %v", tps, err)
 	}
 }
