@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
+	"klamm/internal/quota"
 	"klamm/internal/replica"
 	"klamm/internal/security/acl"
 	"klamm/internal/wire"
@@ -67,6 +68,13 @@ func (h *Handlers) handleFetch(ctx context.Context, r *wire.Request) {
 		FollowersToo: req.Version >= 11,
 		MaxBytes:     min(req.MaxBytes, int32(h.d.Config.Broker().FetchMaxBytes)),
 	}
+	f.client, f.limited = clientOf(r), replicaID < 0
+	if most, ok := h.d.Quotas.WindowMax(quota.Fetch, f.client); ok && f.limited {
+		// More at once would be throttled for certain, however long the client was quiet before.
+		most = max(1, most-float64(fetchAnswerBytes+fetchPartitionBytes*len(f.partitions)))
+		ask.MaxBytes = int32(min(most, float64(ask.MaxBytes)))
+	}
+	r.Exempt = !f.limited
 	ask.MinBytes = min(req.MinBytes, ask.MaxBytes)
 	topic, mayRead := "", isBroker
 	for i := range f.partitions {
@@ -152,6 +160,8 @@ type fetchAnswer struct {
 	results    []replica.FetchResult    // parallel to partitions
 	asked      []int                    // the indexes that replica was asked for
 	from       []int64                  // fetch offsets in the order of the answer, for convertDown
+	client     quota.Client
+	limited    bool // a consumer, for which quotas hold
 
 	mu       sync.Mutex
 	answered bool
@@ -187,6 +197,12 @@ func (f *fetchAnswer) answer(results []replica.FetchResult) {
 	for i, at := range f.asked {
 		f.results[at] = results[i]
 	}
+	throttle, nothing := f.throttle()
+	if nothing {
+		done := f.session.Throttled(f.results)
+		f.r.Respond(&wire.FetchResponse{ErrorCode: int16(done.Err), SessionID: done.SessionID}, throttle)
+		return
+	}
 	done := f.session.Finish(f.results)
 	resp := &wire.FetchResponse{ErrorCode: int16(done.Err), SessionID: done.SessionID}
 	for _, i := range done.Include {
@@ -198,12 +214,51 @@ func (f *fetchAnswer) answer(results []replica.FetchResult) {
 			last++
 		}
 		f.from = append(f.from, p.FetchOffset)
+		f.results[i].CountSent()
 		resp.Topics[last].Partitions = append(resp.Topics[last].Partitions, f.partition(resp, p, &f.results[i]))
 	}
 	if f.version < 4 {
 		resp.Prepare = f.convertDown
 	}
-	f.r.Respond(resp, 0)
+	f.r.Respond(resp, throttle)
+}
+
+// What an answer has beside the records, roughly: headers and the fields of each partition.
+const (
+	fetchAnswerBytes    = 30
+	fetchPartitionBytes = 60
+)
+
+// throttle charges the answer to the client's quotas, and takes it back when the client is over one: then it gets nothing
+// until the throttle is over (Kafka: handleFetchRequest's processResponseCallback, KIP-219). With Kafka a consumer never gets
+// past a batch that is larger than all its windows take; here it gets such a batch when it has used nothing lately, and the
+// throttle for it.
+func (f *fetchAnswer) throttle() (throttle time.Duration, nothing bool) {
+	quotas := f.h.d.Quotas
+	if !f.limited || !quotas.Active(quota.Fetch) && !quotas.Active(quota.Request) {
+		return 0, false
+	}
+	bytes := fetchAnswerBytes
+	for i := range f.results {
+		if r := &f.results[i]; r.Records != nil {
+			bytes += fetchPartitionBytes + r.Records.Len()
+		}
+	}
+	now := time.Now()
+	bandwidth, request := quotas.Charge(quota.Fetch, f.client, float64(bytes), now), f.r.ChargeTime()
+	if bandwidth > request {
+		quotas.NoteThrottle(quota.Fetch, f.client, bandwidth, now)
+	}
+	throttle = max(bandwidth, request)
+	if throttle == 0 {
+		return 0, false
+	}
+	quotas.TakeBack(quota.Fetch, f.client, float64(bytes), now)
+	most, ok := quotas.WindowMax(quota.Fetch, f.client)
+	if ok && float64(bytes) > most && request == 0 && quotas.Charge(quota.Fetch, f.client, 0, now) == 0 {
+		return quotas.Charge(quota.Fetch, f.client, float64(bytes), now), false
+	}
+	return throttle, true
 }
 
 func (f *fetchAnswer) partition(resp *wire.FetchResponse, p *replica.FetchPartition, res *replica.FetchResult) wire.FetchPartition {

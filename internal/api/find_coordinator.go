@@ -36,7 +36,7 @@ func (h *Handlers) handleFindCoordinator(ctx context.Context, r *wire.Request) {
 		h.answerFindCoordinator(r, req)
 		return
 	}
-	h.adminLanes.submit(ctx, r, func(ctx context.Context) {
+	h.onWorker(ctx, r, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
 		h.autoTopics.create(ctx, r, []string{cluster.GroupOffsetsTopic}, func(map[string]cluster.ErrorCode) {

@@ -232,8 +232,18 @@ func (h *Handlers) Run(ctx context.Context) error {
 // after storeTimeout, not with the connection: what a client asked for is finished though it hung up.
 func (h *Handlers) inOrder(handle func(ctx context.Context, r *wire.Request)) func(context.Context, *wire.Request) {
 	return func(connCtx context.Context, r *wire.Request) {
-		h.adminLanes.submit(connCtx, r, bounded(handle, r))
+		h.onWorker(connCtx, r, bounded(handle, r))
 	}
+}
+
+// onWorker hands a request to the workers; what it costs there is charged to its client.
+func (h *Handlers) onWorker(connCtx context.Context, r *wire.Request, run func(context.Context)) {
+	r.Queued()
+	h.adminLanes.submit(connCtx, r, func(ctx context.Context) {
+		r.Working()
+		run(ctx)
+		r.Waiting()
+	})
 }
 
 func bounded(handle func(ctx context.Context, r *wire.Request), r *wire.Request) func(context.Context) {

@@ -129,7 +129,7 @@ func (b *testBroker) start(ctx context.Context, running *sync.WaitGroup) {
 	}
 	server, err := wire.NewServer(wire.ServerConfig{
 		Listeners: []wire.Listener{{Name: "PLAINTEXT", Net: ln}, {Name: "INTERNAL", Net: inter, InterBroker: true}},
-		API:       b.h.d.Table, Handler: b.h, Log: b.h.d.Log,
+		API:       b.h.d.Table, Handler: b.h, Log: b.h.d.Log, Quota: b.h.RequestQuota(),
 	})
 	if err != nil {
 		b.t.Fatal(err)

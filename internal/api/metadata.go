@@ -51,7 +51,7 @@ func (h *Handlers) handleMetadata(ctx context.Context, r *wire.Request) {
 		missing = m.refuseCreation(missing)
 	}
 	if mayCreate && len(missing) > 0 {
-		h.adminLanes.submit(ctx, r, func(ctx context.Context) {
+		h.onWorker(ctx, r, func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 			defer cancel()
 			h.autoTopics.create(ctx, r, missing, func(codes map[string]cluster.ErrorCode) {

@@ -8,6 +8,7 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/metadata"
+	"klamm/internal/quota"
 	"klamm/internal/record"
 	"klamm/internal/replica"
 	"klamm/internal/security/acl"
@@ -163,8 +164,10 @@ func (h *Handlers) addProduceLeader(resp *kmsg.ProduceResponse, p *kmsg.ProduceR
 }
 
 func (h *Handlers) answerProduce(r *wire.Request, req *kmsg.ProduceRequest, resp *kmsg.ProduceResponse) {
+	r.Exempt = req.Acks == 0 // Kafka: of what has no answer the bytes are limited, not the time
+	throttle := h.produceThrottle(r)
 	if req.Acks != 0 {
-		r.Respond(resp, 0)
+		r.Respond(resp, throttle)
 		return
 	}
 	for _, t := range resp.Topics {
@@ -176,5 +179,18 @@ func (h *Handlers) answerProduce(r *wire.Request, req *kmsg.ProduceRequest, resp
 			}
 		}
 	}
-	r.Respond(nil, 0)
+	r.Respond(nil, throttle)
+}
+
+// produceThrottle charges a request's bytes to its client.
+func (h *Handlers) produceThrottle(r *wire.Request) time.Duration {
+	if !h.d.Quotas.Active(quota.Produce) {
+		return 0
+	}
+	client, now := clientOf(r), time.Now()
+	throttle := h.d.Quotas.Charge(quota.Produce, client, float64(r.Size), now)
+	if throttle > 0 {
+		h.d.Quotas.NoteThrottle(quota.Produce, client, throttle, now)
+	}
+	return throttle
 }

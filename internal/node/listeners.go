@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -110,6 +111,8 @@ func (b *broker) serverConfig() wire.ServerConfig {
 	return wire.ServerConfig{
 		Listeners: ls, API: b.table, Handler: b.handlers, Log: b.log,
 		Limits: limits(b.dynamic.Broker()), Features: b.wireFeatures,
+		Quota:          b.handlers.RequestQuota(),
+		HoldConnection: func(host string) time.Duration { return b.quotas.connections.Admit(host, time.Now()) },
 	}
 }
 

@@ -39,6 +39,7 @@ func (k kafkaCollector) Collect(ch chan<- prometheus.Metric) {
 	e.groups(k.b.groups)
 	e.conversions(k.b.handlers.Conversions())
 	e.network(k.b)
+	e.quotas(k.b.quotas)
 	pending, failing := 0, 0
 	for _, p := range k.b.logs.PendingDeletes() {
 		pending++
@@ -186,6 +187,8 @@ func (e emitter) network(b *broker) {
 	}
 	e.gauge("kafka_server_socketservermetrics_connection_count", "open connections", float64(s.ConnectionsOpen.Load()))
 	e.counter("klamm_network_connections_refused_total", "connections refused by a limit", float64(s.ConnectionsRefused.Load()))
+	e.counter("klamm_network_connections_throttled_total", "connections closed because their address made too many", float64(s.ConnectionsThrottled.Load()))
+	e.counter("klamm_network_throttle_milliseconds_total", "time for which connections were muted by quotas", float64(s.ThrottledTimeMs.Load()))
 	e.counter("klamm_network_protocol_errors_total", "connections closed because of what they sent", float64(s.ProtocolErrors.Load()))
 	e.counter("klamm_network_handler_panics_total", "panics contained at a connection", float64(s.HandlerPanics.Load()))
 }

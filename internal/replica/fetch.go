@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"sync/atomic"
 	"time"
 
 	"klamm/internal/cluster"
@@ -62,6 +63,15 @@ type FetchResult struct {
 	PreferredReadReplica cluster.BrokerID // always -1
 	// Records is nil when there are none. The receiver must Release it, once.
 	Records wire.RecordSource
+
+	sent *atomic.Int64 // counts the bytes of Records once they are sent to a consumer
+}
+
+// CountSent counts the records of a partition as sent to a consumer. What is read for a follower is counted already.
+func (r *FetchResult) CountSent() {
+	if r.Records != nil && r.sent != nil {
+		r.sent.Add(int64(r.Records.Len()))
+	}
 }
 
 func (r *FetchRequest) fromFollower() bool { return r.ReplicaID >= 0 }
@@ -147,7 +157,7 @@ func (m *Manager) read(req *FetchRequest, note bool) readOutcome {
 		if req.fromFollower() {
 			p.stats.replicationOut.Add(n)
 		} else {
-			p.stats.bytesOut.Add(n)
+			r.sent = &p.stats.bytesOut
 		}
 	}
 	return out

@@ -248,6 +248,22 @@ func (ctx *FetchContext) Finish(results []FetchResult) FetchSessionAnswer {
 	return a
 }
 
+// Throttled ends a request that is answered without partitions, because its client is over its quota. The session stays as it
+// was, so the next request is told everything; the first request of a session gets none (Kafka: getThrottledResponse).
+func (ctx *FetchContext) Throttled(results []FetchResult) FetchSessionAnswer {
+	releaseAll(results)
+	s := ctx.session
+	if ctx.err != cluster.None || s == nil {
+		return FetchSessionAnswer{Err: ctx.err}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.epoch != nextFetchEpoch(ctx.req.Epoch) {
+		return FetchSessionAnswer{Err: cluster.InvalidFetchSessionEpoch, SessionID: s.id}
+	}
+	return FetchSessionAnswer{SessionID: s.id}
+}
+
 func (ctx *FetchContext) finishIncremental(results []FetchResult) FetchSessionAnswer {
 	s := ctx.session
 	s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"klamm/internal/cluster"
 	"klamm/internal/config"
@@ -115,7 +116,7 @@ func TestFetchAnswers(t *testing.T) {
 				t.Errorf("values (-want +got):\n%s", diff)
 			}
 			got.Records = nil
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(FetchResult{})); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
 		})
@@ -134,7 +135,7 @@ func TestFetchFindsAnEpochThatTheLeaderNeverHad(t *testing.T) {
 	b.Fetch(FetchRequest{ReplicaID: 2, MaxWait: time.Hour, MinBytes: 1, MaxBytes: 1000, Partitions: []FetchPartition{part}}, a.set)
 	want := FetchResult{HighWatermark: 1, LastStableOffset: 1, PreferredReadReplica: -1, Diverging: &EpochEndOffset{LeaderEpoch: 3, EndOffset: 1}}
 	got, _ := a.result()
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(FetchResult{})); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
 	if p, _ := b.Partition(tpT); p.Followers()[0].EndOffset != -1 {
@@ -179,7 +180,7 @@ func TestFetchLimitsGivePartitionsInOrder(t *testing.T) {
 					got = append(got, len(values(t, r)))
 				}
 			})
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(FetchResult{})); diff != "" {
 				t.Errorf("batches (-want +got):\n%s", diff)
 			}
 		})

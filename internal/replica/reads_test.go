@@ -242,6 +242,7 @@ func TestTopicMetricsSumUpWhatIsOverTheLimit(t *testing.T) {
 		}
 		a := b.consume(0, fetchPart(tp, 0))
 		if r, _ := a.result(); r.Records != nil {
+			r.CountSent()
 			r.Records.Release()
 		}
 	}

@@ -253,6 +253,9 @@ func (c *Conn) dispatch(frame *buffer) error {
 	}
 	c.in.current = r
 	c.srv.cfg.Handler.Handle(c.ctx, r)
+	if !r.busy.queued {
+		r.Waiting()
+	}
 	c.in.current = nil
 	return nil
 }

@@ -45,7 +45,11 @@ type Request struct {
 	Msg      kmsg.Request
 	Received time.Time // when the frame had arrived
 	Size     int       // bytes of the frame without its length
+	// Exempt requests are not charged for the time they take. Handlers set it before they answer, for followers' fetches
+	// and what has no answer; requests between brokers are exempt in any case.
+	Exempt bool
 
+	busy     busyTime
 	cost     int     // what it counts against Limits.InFlightBytes
 	frame    *buffer // nil once released, or when the message does not need it
 	answered atomic.Bool
@@ -100,7 +104,7 @@ func (r *Request) Respond(resp Response, throttle time.Duration) {
 		}
 		return
 	}
-	if throttle > 0 {
+	if throttle = max(throttle, r.ChargeTime()); throttle > 0 {
 		r.Conn.mute(throttle)
 	}
 	r.finish(r.encode(resp, throttle))

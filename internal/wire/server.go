@@ -32,7 +32,11 @@ type ServerConfig struct {
 	Limits    Limits
 	Features  func() Features // for ApiVersions v3+; nil for none
 	Log       *slog.Logger
-	Stats     *Stats // nil for one of the server's own
+	Stats     *Stats        // nil for one of the server's own
+	Quota     *RequestQuota // nil for none
+	// HoldConnection, if set, is asked about each new connection: above zero it is one too many of its address, and is
+	// held for that long and closed.
+	HoldConnection func(host string) time.Duration
 }
 
 func (c *ServerConfig) validate() error {
@@ -73,6 +77,7 @@ type Server struct {
 	logs      *logLimiter
 	draining  chan struct{} // closed when the server stops reading
 	nextID    atomic.Uint64
+	held      atomic.Int64 // connections in holdAndClose
 
 	conns sync.WaitGroup
 	mu    struct {
@@ -214,6 +219,12 @@ func (s *Server) accept(ctx, connCtx context.Context, l *Listener) error {
 // inter-broker listener, for which the longest idle connection of another listener is closed.
 func (s *Server) admit(ctx, connCtx context.Context, l *Listener, nc net.Conn) {
 	host := remoteHost(nc)
+	if s.cfg.HoldConnection != nil {
+		if hold := s.cfg.HoldConnection(host); hold > 0 {
+			s.holdAndClose(nc, hold)
+			return
+		}
+	}
 	verdict, ok := s.quotas.await(ctx, l, host, s.protected(l), s.limits.Load)
 	if !ok {
 		_ = nc.Close()
@@ -242,6 +253,29 @@ func (s *Server) admit(ctx, connCtx context.Context, l *Listener, nc net.Conn) {
 		s.mu.Unlock()
 		s.stats.ConnectionsOpen.Add(-1)
 		s.quotas.leave(l, host)
+	})
+}
+
+// heldMax bounds the connections that are held before they are closed; those beyond are closed at once.
+const heldMax = 1024
+
+// holdAndClose closes a connection, later: a client that is refused at once comes back at once (Kafka: throttledSockets).
+func (s *Server) holdAndClose(nc net.Conn, hold time.Duration) {
+	s.stats.ConnectionsThrottled.Add(1)
+	if s.held.Add(1) > heldMax {
+		s.held.Add(-1)
+		_ = nc.Close()
+		return
+	}
+	s.conns.Go(func() {
+		timer := time.NewTimer(hold)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-s.draining:
+		}
+		_ = nc.Close()
+		s.held.Add(-1)
 	})
 }
 

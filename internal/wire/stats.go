@@ -8,17 +8,18 @@ import (
 
 // Stats counts what a Server does. Every field is safe to read at any time.
 type Stats struct {
-	ConnectionsOpen     atomic.Int64 // open now
-	ConnectionsAccepted atomic.Int64 // ever served
-	ConnectionsRefused  atomic.Int64 // closed at once because of a limit
-	ConnectionsIdled    atomic.Int64 // closed by connections.max.idle.ms
-	ConnectionsEvicted  atomic.Int64 // closed to make room for an inter-broker connection
-	InFlight            atomic.Int64 // requests read and not yet answered
-	ProtocolErrors      atomic.Int64 // connections closed because of what they sent
-	HandlerPanics       atomic.Int64 // panics contained
-	BytesIn             atomic.Int64 // frame bytes read, lengths included
-	BytesOut            atomic.Int64 // bytes written
-	ThrottledTimeMs     atomic.Int64 // sum of throttle times given
+	ConnectionsOpen      atomic.Int64 // open now
+	ConnectionsAccepted  atomic.Int64 // ever served
+	ConnectionsRefused   atomic.Int64 // closed at once because of a limit
+	ConnectionsThrottled atomic.Int64 // held and closed because their address made too many
+	ConnectionsIdled     atomic.Int64 // closed by connections.max.idle.ms
+	ConnectionsEvicted   atomic.Int64 // closed to make room for an inter-broker connection
+	InFlight             atomic.Int64 // requests read and not yet answered
+	ProtocolErrors       atomic.Int64 // connections closed because of what they sent
+	HandlerPanics        atomic.Int64 // panics contained
+	BytesIn              atomic.Int64 // frame bytes read, lengths included
+	BytesOut             atomic.Int64 // bytes written
+	ThrottledTimeMs      atomic.Int64 // sum of throttle times given
 
 	keys [kmsg.MaxKey + 1]KeyStats
 }

@@ -36,3 +36,18 @@ func clientOf(r *wire.Request) quota.Client {
 	}
 	return quota.Client{User: user, ID: r.ClientID}
 }
+
+// RequestQuota limits the time that requests take, for the wire server.
+func (h *Handlers) RequestQuota() *wire.RequestQuota {
+	return &wire.RequestQuota{
+		Active: func() bool { return h.d.Quotas.Active(quota.Request) },
+		Charge: func(r *wire.Request, busy time.Duration) time.Duration {
+			client, now := clientOf(r), time.Now()
+			throttle := h.d.Quotas.Charge(quota.Request, client, busy.Seconds()*100, now) // percent of one processor
+			if throttle > 0 {
+				h.d.Quotas.NoteThrottle(quota.Request, client, throttle, now)
+			}
+			return throttle
+		},
+	}
+}
