@@ -58,22 +58,34 @@ func (h *Handlers) handleCreateTopics(ctx context.Context, r *wire.Request) {
 	h.createAndAnswer(ctx, r, items, h.mutationQuota(r, 6), time.Now())
 }
 
-// deletionGrace is how long a creation waits for a deletion of the same name to end, within its own timeout. A deletion
-// that nothing blocks ends within milliseconds after DeleteTopics was answered; Kafka refuses until then, and clients
-// that delete and create again have to guess how long. One that is blocked is refused after this time.
-const deletionGrace = 2 * time.Second
+// A creation waits, within its own timeout, for a deletion of the same name to end; Kafka refuses until then, and clients that
+// delete and create again have to guess how long. A deletion that nothing blocks ends within milliseconds after
+// DeleteTopics was answered, or once the session of a broker that has died unnoticed is over. One that is blocked is refused after deletionGrace.
+const (
+	deletionGrace    = 2 * time.Second
+	deletionPoll     = 5 * time.Millisecond // pause between two looks at a marker
+	deletionSlowPoll = 100 * time.Millisecond
+)
 
-// deletionPollInterval is the pause between two looks at a marker.
-const deletionPollInterval = 5 * time.Millisecond
+// deletionsUnderWay reports whether what the creations wait for will end by itself.
+func (h *Handlers) deletionsUnderWay(ctx context.Context, items []*topicCreation) bool {
+	return slices.ContainsFunc(items, func(c *topicCreation) bool {
+		return c.marked && h.d.Controller.DeletionInProgress(ctx, c.req.Topic)
+	})
+}
 
 // createAndAnswer creates the items that are not decided yet. Those whose name is marked for deletion are tried again
-// while deletionGrace lasts; then everything is answered.
+// while that may help; then everything is answered.
 func (h *Handlers) createAndAnswer(ctx context.Context, r *wire.Request, items []*topicCreation, mutations *quota.Mutation, began time.Time) {
 	req := r.Msg.(*kmsg.CreateTopicsRequest)
 	timeout, wait := requestTimeout(req.TimeoutMillis)
 	open := slices.DeleteFunc(slices.Clone(items), func(c *topicCreation) bool { return c.decided })
 	h.admin.create(ctx, open, req.ValidateOnly, charging(mutations))
-	again := ctx.Err() == nil && wait && !req.ValidateOnly && time.Since(began) < min(timeout, deletionGrace)
+	waited, pause := time.Since(began), deletionPoll
+	again := ctx.Err() == nil && wait && !req.ValidateOnly && waited < timeout
+	if again && waited >= deletionGrace {
+		again, pause = h.deletionsUnderWay(ctx, open), deletionSlowPoll
+	}
 	for _, c := range open {
 		if c.decided = !again || !c.marked; !c.decided {
 			c.err, c.marked = answerError{}, false
@@ -81,7 +93,7 @@ func (h *Handlers) createAndAnswer(ctx context.Context, r *wire.Request, items [
 	}
 	if again && slices.ContainsFunc(open, func(c *topicCreation) bool { return !c.decided }) {
 		retry := func(ctx context.Context, r *wire.Request) { h.createAndAnswer(ctx, r, items, mutations, began) }
-		h.deferral.after(deletionPollInterval, r, bounded(retry, r))
+		h.deferral.after(pause, r, bounded(retry, r))
 		return
 	}
 	succeeded := 0

@@ -155,10 +155,38 @@ func TestCreateTopicsRefusesANameWhoseDeletionDoesNotEnd(t *testing.T) {
 				if got.ErrorCode != int16(cluster.TopicAlreadyExists) || *got.ErrorMessage != "Topic 'stuck' is marked for deletion." {
 					t.Errorf("answered with %d", got.ErrorCode)
 				}
-				if took := time.Since(began); took < c.want || took > c.want+2*deletionPollInterval {
+				if took := time.Since(began); took < c.want || took > c.want+2*deletionPoll {
 					t.Errorf("answered after %v, want %v", took, c.want)
 				}
 			})
+		})
+	}
+}
+
+// R01: while a broker that died unnoticed is waited for, a creation waits too; once the deletion is blocked it is refused.
+func TestCreateTopicsWaitsForADeletionThatIsUnderWay(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		inBubble(t, nil, func(b *testBroker) {
+			b.ctl.announces.Store(false)
+			b.ctl.deleting.Store(true)
+			b.put(coord.Create(coord.DeleteTopicPath("slow"), nil))
+			began := time.Now()
+			timer := time.AfterFunc(9*time.Second, func() {
+				b.ctl.deleting.Store(false)
+				if ends {
+					b.ctl.announces.Store(true)
+					b.put(coord.Delete(coord.DeleteTopicPath("slow"), coord.AnyVersion))
+				}
+			})
+			defer timer.Stop()
+			got := b.do(7, createRequest(30_000, newTopic("slow", 1, 1))).(*kmsg.CreateTopicsResponse).Topics[0]
+			want := cluster.None
+			if !ends {
+				want = cluster.TopicAlreadyExists
+			}
+			if took := time.Since(began); cluster.ErrorCode(got.ErrorCode) != want || took < 9*time.Second || took > 9*time.Second+2*deletionSlowPoll {
+				t.Errorf("error %d after %v, want %s", got.ErrorCode, took, want)
+			}
 		})
 	}
 }

@@ -70,6 +70,8 @@ type Controller interface {
 	// TopicName resolves an id in the active controller's context.
 	TopicName(id cluster.TopicID) (string, bool)
 	IsTopicQueuedForDeletion(topic string) bool
+	// DeletionInProgress reports whether a queued deletion is under way, rather than waiting for a broker that is gone.
+	DeletionInProgress(ctx context.Context, topic string) bool
 	AllocateProducerIDs(ctx context.Context, req *kmsg.AllocateProducerIDsRequest, done func(*kmsg.AllocateProducerIDsResponse))
 	AlterPartition(ctx context.Context, req *kmsg.AlterPartitionRequest, done func(*kmsg.AlterPartitionResponse))
 }

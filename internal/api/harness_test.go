@@ -263,7 +263,8 @@ func same(t *testing.T, want, got any) {
 // testController stands for the controller: topics in the store get the first live replica as leader and are announced
 // to the cache; marked topics leave the cache and then the store. It also is the link to itself.
 type testController struct {
-	featuresVersion int32 // of /feature, as the answer to UpdateFeatures tells
+	deleting        atomic.Bool // a deletion is under way
+	featuresVersion int32       // of /feature, as the answer to UpdateFeatures tells
 	store           *memstore.Client
 	cache           *metadata.Cache
 	active          atomic.Bool
@@ -364,6 +365,8 @@ func (c *testController) IsTopicQueuedForDeletion(topic string) bool {
 	_, ok := c.queued.Load(topic)
 	return ok
 }
+
+func (c *testController) DeletionInProgress(context.Context, string) bool { return c.deleting.Load() }
 
 func (c *testController) AllocateProducerIDs(_ context.Context, req *kmsg.AllocateProducerIDsRequest, done func(*kmsg.AllocateProducerIDsResponse)) {
 	resp := kmsg.NewPtrAllocateProducerIDsResponse()

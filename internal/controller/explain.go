@@ -177,6 +177,19 @@ func (c *Core) TopicID(name string) (cluster.TopicID, bool) {
 	return id, !id.IsZero()
 }
 
+// DeletionInProgress reports whether a topic's deletion is under way: brokers that are registered have still to answer, or its nodes are
+// being removed. False when it waits for something else, or when there is none.
+func (c *Core) DeletionInProgress(topic string) bool {
+	if !c.IsTopicQueuedForDeletion(topic) {
+		return false
+	}
+	d := c.ctx.deletions[topic]
+	if d.retryAt != 0 {
+		return false
+	}
+	return d.topic == nil || d.removing || len(d.toForget) > 0 || d.topic.replicas[ReplicaDeletionStarted] > 0
+}
+
 // IsTopicQueuedForDeletion reports whether a topic is queued for deletion.
 func (c *Core) IsTopicQueuedForDeletion(topic string) bool {
 	return c.ctx != nil && c.ctx.isQueued(topic)

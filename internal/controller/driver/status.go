@@ -207,20 +207,42 @@ func (d *Driver) Deletions(ctx context.Context) ([]controller.DeletionExplanatio
 		return nil, ErrNotController
 	}
 	var out []controller.DeletionExplanation
+	if err := d.query(ctx, func(c *controller.Core) { out = c.Deletions() }); err != nil {
+		return nil, fmt.Errorf("explain deletions: %w", err)
+	}
+	return out, nil
+}
+
+// DeletionInProgress reports whether the active controller's deletion of a topic is under way, rather than waiting for a broker that is
+// gone or a retry. It waits for the event in hand. False when this broker is not the controller, or ctx ends.
+func (d *Driver) DeletionInProgress(ctx context.Context, topic string) (under bool) {
+	if !d.IsTopicQueuedForDeletion(topic) {
+		return false
+	}
+	var answer bool
+	if d.query(ctx, func(c *controller.Core) { answer = c.DeletionInProgress(topic) }) != nil {
+		return false
+	}
+	return answer
+}
+
+// query looks into the core of the active controller, on its goroutine. What look writes may be read once query has returned nil.
+func (d *Driver) query(ctx context.Context, look func(*controller.Core)) error {
 	err := ErrNotController
 	it := &item{processed: make(chan struct{})}
 	it.query = func() {
 		if c := d.own.core; c != nil && c.IsActive() {
-			out, err = c.Deletions(), nil
+			look(c)
+			err = nil
 		}
 	}
 	if !d.queue.putOwn(it) {
-		return nil, ErrNotController
+		return ErrNotController
 	}
 	select {
 	case <-it.processed:
-		return out, err
+		return err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("explain deletions: %w", ctx.Err())
+		return ctx.Err()
 	}
 }

@@ -1,0 +1,352 @@
+//go:build interop
+
+package interop
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// plane is three brokers, each a process, on an etcd that none of them runs: any of them may die or freeze, and several.
+// Each broker has two log dirs, a and b.
+type plane struct {
+	t       *testing.T
+	brokers []*broker // broker.id is the index plus one
+	session time.Duration
+}
+
+func startPlane(t *testing.T, properties ...string) *plane {
+	t.Helper()
+	c := &plane{t: t, session: 2 * time.Second}
+	etcd := startEtcd(t)
+	for i := range 3 {
+		b := newBroker(t)
+		b.conf = append(b.conf,
+			fmt.Sprint("broker.id=", i+1), "etcd.endpoints="+etcd, "listeners=PLAINTEXT://"+keptAddress(t),
+			fmt.Sprintf("log.dirs=%s,%s", filepath.Join(b.dir, "a"), filepath.Join(b.dir, "b")),
+			fmt.Sprint("broker.session.timeout.ms=", c.session.Milliseconds()), "default.replication.factor=3",
+			"auto.create.topics.enable=false", "auto.leader.rebalance.enable=false", "log.segment.delete.delay.ms=300",
+			"log.initial.task.delay.ms=100", "offsets.topic.replication.factor=1")
+		b.conf = append(b.conf, properties...)
+		c.brokers = append(c.brokers, b)
+	}
+	c.start(0, 1, 2)
+	return c
+}
+
+// startEtcd runs an etcd in this process and gives its address.
+func startEtcd(t *testing.T) string {
+	t.Helper()
+	cfg := embed.NewConfig()
+	cfg.Dir, cfg.LogLevel = t.TempDir(), "fatal"
+	client, peer := url.URL{Scheme: "http", Host: keptAddress(t)}, url.URL{Scheme: "http", Host: keptAddress(t)}
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	select {
+	case <-e.Server.ReadyNotify():
+	case <-time.After(20 * time.Second):
+		t.Fatal("etcd is not ready after 20 s")
+	}
+	return client.Host
+}
+
+// keptAddress is a loopback address that nobody listens on, with a port that no connection is given by the system: it stays
+// free while a broker is down.
+func keptAddress(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
+func (c *plane) start(indices ...int) {
+	c.t.Helper()
+	var all sync.WaitGroup
+	errs := make([]error, len(c.brokers))
+	for _, i := range indices {
+		all.Go(func() { errs[i] = c.brokers[i].tryStart() })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		c.t.Fatalf("%v\n%s", err, c.brokers[indices[0]].stderr.tail(40))
+	}
+}
+
+func (c *plane) freeze(i int) {
+	c.brokers[i].signal(syscall.SIGSTOP)
+	c.t.Cleanup(func() { c.brokers[i].signal(syscall.SIGCONT) })
+}
+
+func (c *plane) thaw(i int) { c.brokers[i].signal(syscall.SIGCONT) }
+
+// controller is the index of the controller, by the word of a broker that says of itself that it is. Those named are not asked.
+func (c *plane) controller(without ...int) (index int) {
+	c.t.Helper()
+	eventually(c.t, 20*time.Second, "one broker is the controller", func() (bool, string) {
+		for i, b := range c.brokers {
+			if slices.Contains(without, i) || !b.running() {
+				continue
+			}
+			var status struct {
+				Active bool `json:"active"`
+			}
+			if err := b.getJSON("/api/v1/controller", &status); err == nil && status.Active {
+				index = i
+				return true, ""
+			}
+		}
+		return false, "none"
+	})
+	return index
+}
+
+// others are the indices that are not the given ones.
+func (c *plane) others(than ...int) (out []int) {
+	for i := range c.brokers {
+		if !slices.Contains(than, i) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// webClient does not wait for a frozen broker.
+var webClient = &http.Client{Timeout: time.Second}
+
+// getJSON reads one page of the broker's web address; a broker that is down or frozen is an error.
+func (b *broker) getJSON(path string, into any) error {
+	resp, err := webClient.Get(b.web + path)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 {
+		return fmt.Errorf("status %s", resp.Status)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+// create makes a topic by the controller, with a replica assignment by broker ids.
+func (c *plane) create(name string, replicas ...[]int32) (code int16) {
+	c.t.Helper()
+	topic := newTopic(name, -1)
+	topic.ReplicationFactor = -1
+	for p, ids := range replicas {
+		topic.ReplicaAssignment = append(topic.ReplicaAssignment, kmsg.CreateTopicsRequestTopicReplicaAssignment{Partition: int32(p), Replicas: ids})
+	}
+	return c.ask(createRequest(7, topic)).(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode
+}
+
+// createOnAll makes a topic with a replica on every broker, each broker leading some partitions, and waits until all brokers know it.
+func (c *plane) createOnAll(name string, partitions int) {
+	c.t.Helper()
+	var assignment [][]int32
+	for p := range partitions {
+		assignment = append(assignment, [][]int32{{1, 2, 3}, {2, 3, 1}, {3, 1, 2}}[p%3])
+	}
+	if code := c.create(name, assignment...); code != 0 {
+		c.t.Fatalf("create %s: error %d", name, code)
+	}
+	c.awaitISR(name, partitions, 3)
+}
+
+// ask sends a request to the controller, whoever it is, again while the answer is NOT_CONTROLLER or the connection fails.
+func (c *plane) ask(req kmsg.Request) (resp kmsg.Response) {
+	c.t.Helper()
+	eventually(c.t, 30*time.Second, kmsg.NameForKey(req.Key())+" is answered by a controller", func() (bool, string) {
+		for _, b := range c.brokers {
+			if !b.running() {
+				continue
+			}
+			var status struct {
+				Active bool `json:"active"`
+			}
+			if err := b.getJSON("/api/v1/controller", &status); err != nil || !status.Active {
+				continue
+			}
+			conn, err := net.DialTimeout("tcp", b.addr, time.Second)
+			if err != nil {
+				continue
+			}
+			p := &protocol{t: c.t, conn: conn, formatter: kmsg.NewRequestFormatter(kmsg.FormatterClientID("interop"))}
+			resp, err = p.try(req)
+			_ = conn.Close()
+			if err == nil && !strings.Contains(fmt.Sprintf("%+v", resp), "ErrorCode:41") {
+				return true, ""
+			}
+		}
+		return false, "no controller"
+	})
+	return resp
+}
+
+// delete asks the controller to delete a topic and gives the code and how long the answer took.
+func (c *plane) delete(name string, timeout time.Duration) (code int16, took time.Duration) {
+	c.t.Helper()
+	req := deleteRequest(6, name)
+	req.TimeoutMillis = int32(timeout.Milliseconds())
+	began := time.Now()
+	return c.ask(req).(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode, time.Since(began)
+}
+
+// topicError is the code that a broker's metadata has for a topic; 3 when it does not know it.
+func (b *broker) topicError(name string) (code int16) {
+	b.t.Helper()
+	conn, err := net.DialTimeout("tcp", b.addr, time.Second)
+	if err != nil {
+		return -1
+	}
+	defer conn.Close()
+	p := &protocol{t: b.t, conn: conn, formatter: kmsg.NewRequestFormatter()}
+	resp, err := p.try(metadataRequest(12, name))
+	if err != nil {
+		return -1
+	}
+	return resp.(*kmsg.MetadataResponse).Topics[0].ErrorCode
+}
+
+// awaitForgotten waits until brokers do not know a topic.
+func (c *plane) awaitForgotten(name string, indices ...int) {
+	c.t.Helper()
+	for _, i := range indices {
+		eventually(c.t, 20*time.Second, fmt.Sprintf("broker %d forgets %s", i+1, name), func() (bool, string) {
+			code := c.brokers[i].topicError(name)
+			return code == 3, fmt.Sprint("error ", code)
+		})
+	}
+}
+
+// partitionOf is what a broker knows of a partition.
+func (c *plane) partitionOf(i int, name string, partition int32) (p kmsg.MetadataResponseTopicPartition, ok bool) {
+	c.t.Helper()
+	for _, p := range speak(c.t, c.brokers[i].addr).topic(name).Partitions {
+		if p.Partition == partition {
+			return p, true
+		}
+	}
+	return p, false
+}
+
+// awaitISR waits until every running broker shows every partition of a topic with so many members in its ISR.
+func (c *plane) awaitISR(name string, partitions, members int, without ...int) {
+	c.t.Helper()
+	for _, i := range c.others(without...) {
+		b := c.brokers[i]
+		eventually(c.t, 30*time.Second, fmt.Sprintf("broker %d shows %s with %d in sync", i+1, name, members), func() (bool, string) {
+			conn, err := net.DialTimeout("tcp", b.addr, time.Second)
+			if err != nil {
+				return false, err.Error()
+			}
+			defer conn.Close()
+			resp, err := (&protocol{t: c.t, conn: conn, formatter: kmsg.NewRequestFormatter()}).try(metadataRequest(12, name))
+			if err != nil {
+				return false, err.Error()
+			}
+			t := resp.(*kmsg.MetadataResponse).Topics[0]
+			for _, p := range t.Partitions {
+				if p.Leader < 0 || len(p.ISR) != members {
+					return false, fmt.Sprintf("partition %d: leader %d, ISR %v", p.Partition, p.Leader, p.ISR)
+				}
+			}
+			return len(t.Partitions) == partitions, fmt.Sprint(len(t.Partitions), " partitions")
+		})
+	}
+}
+
+// folders counts a topic's partition folders in both log dirs, those renamed for removal included.
+func (b *broker) folders(topic string) (n int) {
+	b.t.Helper()
+	for _, dir := range []string{"a", "b"} {
+		entries, err := os.ReadDir(filepath.Join(b.dir, dir))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), topic+"-") {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// awaitNoFolders waits until nothing of a topic is on a broker's disk.
+func (c *plane) awaitNoFolders(topic string, indices ...int) {
+	c.t.Helper()
+	for _, i := range indices {
+		eventually(c.t, 20*time.Second, fmt.Sprintf("broker %d removes the folders of %s", i+1, topic), func() (bool, string) {
+			n := c.brokers[i].folders(topic)
+			return n == 0, fmt.Sprint(n, " folders")
+		})
+	}
+}
+
+// write produces a record to each partition, which makes their folders.
+func (c *plane) write(topic string, partitions int, via ...int) {
+	c.t.Helper()
+	if len(via) == 0 {
+		via = []int{0}
+	}
+	for p := range partitions {
+		commandInput(c.t, "row\n", "kcat", "-b", c.brokers[via[0]].addr, "-P", "-t", topic, "-p", fmt.Sprint(p), "-X", "message.timeout.ms=20000").ok(c.t)
+	}
+}
+
+// deletionTool runs `klamm deletion` against a broker's web address.
+func (b *broker) deletionTool(args ...string) result {
+	b.t.Helper()
+	return b.klamm(append([]string{"deletion", "--web", b.web}, args...)...)
+}
+
+// awaitDeletionList waits until `klamm deletion list` at a broker prints all of the texts.
+func (c *plane) awaitDeletionList(i int, texts ...string) {
+	c.t.Helper()
+	eventually(c.t, 20*time.Second, fmt.Sprintf("the list of deletions at broker %d shows %q", i+1, texts), func() (bool, string) {
+		r := c.brokers[i].deletionTool("list")
+		for _, text := range texts {
+			if !strings.Contains(r.stdout, text) {
+				return false, r.stdout + r.stderr
+			}
+		}
+		return true, ""
+	})
+}
+
+// awaitIdle waits until no deletion runs and nobody has anything left to remove, by the word of brokers.
+func (c *plane) awaitIdle(indices ...int) {
+	c.t.Helper()
+	for _, i := range indices {
+		eventually(c.t, 20*time.Second, fmt.Sprintf("broker %d shows no deletion", i+1), func() (bool, string) {
+			r := c.brokers[i].deletionTool("list")
+			return r.stdout == "No topic is being deleted.\n", r.stdout + r.stderr
+		})
+	}
+}
