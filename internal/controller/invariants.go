@@ -119,6 +119,9 @@ func (c *Core) waitsForSomething(d *topicDeletion) bool {
 			return true
 		}
 	}
+	if d.topic.replicas[ReplicaDeletionStarted] == 0 && c.tdm().idle(d) {
+		return false
+	}
 	if c.tdm().finished(d) {
 		return d.giveUpAt != 0 // W15: else it could have ended; the timer will fire
 	}

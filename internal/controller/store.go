@@ -199,7 +199,24 @@ func (c *Core) setStatesChunk(writes []PartitionStateWrite) ([]ItemResult, error
 		}
 		todo = again
 	}
-	return out, c.fillConflicts(writes, out)
+	if err := c.fillConflicts(writes, out); err != nil {
+		return nil, err
+	}
+	return out, c.mustStillReign(out)
+}
+
+// mustStillReign ends the term if a state that was found instead of the one written is a later controller's. After a lost
+// answer the store has not said so by itself. A state with an epoch that nobody has reached was written by hand, and ends nothing.
+func (c *Core) mustStillReign(results []ItemResult) error {
+	later := func(r ItemResult) bool { return r.HasState && r.State.ControllerEpoch > c.ctx.epoch }
+	if !slices.ContainsFunc(results, later) {
+		return nil
+	}
+	e, err := query[ControllerEpochRead](c, ReadControllerEpoch{})
+	if err == nil && e.Epoch > c.ctx.epoch {
+		return errFenced
+	}
+	return err
 }
 
 // resolveSet judges a write whose answer was lost by the state read after it. The zero status means: not applied.

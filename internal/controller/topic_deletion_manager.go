@@ -153,8 +153,22 @@ func (m topicDeletionManager) resumeFor(topics []*topicContext) error {
 	}
 	for _, t := range topics {
 		t.deletion.ineligible, t.deletion.retryAt = false, 0
+		for _, r := range t.allReplicas() {
+			if m.c.ctx.isReplicaOnline(r.partitionContext, r.id) {
+				r.replica(r.id).offlineSince = 0
+			}
+		}
 	}
 	return m.resume()
+}
+
+// idle reports whether a replica could be deleted that nobody deletes: its broker came back while the answer for
+// another replica was awaited, and that other broker is gone since.
+func (m topicDeletionManager) idle(d *topicDeletion) bool {
+	return slices.ContainsFunc(d.topic.allReplicas(), func(r replicaRef) bool {
+		s := r.replicaState(r.id)
+		return s != ReplicaDeletionStarted && s != ReplicaDeletionSuccessful && m.c.ctx.isReplicaOnline(r.partitionContext, r.id)
+	})
 }
 
 // retryDeletions runs when TimerDeletionRetry fires.
@@ -246,7 +260,8 @@ func (m topicDeletionManager) resume() error {
 			if t.replicas[ReplicaDeletionIneligible] > 0 {
 				retry = append(retry, replicasInState(t, ReplicaDeletionIneligible)...)
 			}
-			if !d.ineligible {
+			if !d.ineligible || d.retryAt == 0 && m.idle(d) {
+				d.ineligible = false
 				eligible = append(eligible, d)
 			}
 		}
