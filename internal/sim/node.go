@@ -75,7 +75,12 @@ func (n *Node) expire() {
 	n.queue = []controller.Event{controller.Expire{}, controller.RegisterBrokerAndReelect{}}
 }
 
-func (n *Node) enqueue(ev controller.Event) { n.queue = append(n.queue, ev) }
+func (n *Node) enqueue(ev controller.Event) {
+	if e, ok := ev.(controller.UncleanLeaderElectionEnable); ok && e.Enabled {
+		n.w.uncleanAsked = true
+	}
+	n.queue = append(n.queue, ev)
+}
 
 // enqueueOnce adds the event of a watch unless it waits already: watches coalesce.
 func (n *Node) enqueueOnce(ev controller.Event) {

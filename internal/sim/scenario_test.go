@@ -89,6 +89,7 @@ func (s scenario) run(o Options, faults map[int]fault, cs ...crash) *World {
 	for _, act := range s.acts {
 		act(w)
 		w.SettleFor(settleMs)
+		w.CheckMetrics()
 	}
 	for range len(cs) + 1 {
 		w.Heal()

@@ -44,7 +44,7 @@ func shrinkFailure(s Schedule, o Options) Schedule {
 		if len(w.failures) == 0 {
 			return ""
 		}
-		return numbers.ReplaceAllString(w.failures[0], "")
+		return fmt.Sprintf("%.50s", numbers.ReplaceAllString(w.failures[0], ""))
 	}
 	want := kind(runSchedule(s, o))
 	for range 4 {
@@ -56,7 +56,7 @@ func shrinkFailure(s Schedule, o Options) Schedule {
 	return s
 }
 
-var numbers = regexp.MustCompile("[0-9]+")
+var numbers = regexp.MustCompile("0x[0-9a-f]+|[0-9]+")
 
 // explainFailure shrinks a schedule and tells it as a script, with the flags that repeat it.
 func explainFailure(s Schedule, o Options) string {

@@ -100,7 +100,7 @@ func (s *store) execute(n *Node, e controller.Store, f fault) controller.StoreRe
 	if f == lostMiddle {
 		part = s.w.rng.IntN(4)
 	}
-	s.w.checks.storeOp(n, e)
+	s.w.checks.write(n, e)
 	r.Value = s.apply(n, e.Op, part)
 	if f == lostAfter || f == lostMiddle {
 		r.Outcome, r.Value, r.Err = controller.UnknownOutcome, nil, "simulated"
@@ -212,7 +212,7 @@ func (s *store) applyWrite(op controller.StoreOp, part int) controller.StoreValu
 		if op.Version != s.blockVersion {
 			return one(controller.ItemConflict)
 		}
-		s.w.checks.producerIDs(op.Block)
+		s.w.checks.blockWritten(op.Block)
 		s.block, s.blockExists = op.Block, true
 		s.blockVersion++
 		return controller.Written{Items: []controller.ItemResult{{Status: controller.ItemOK, Version: s.blockVersion}}}

@@ -63,6 +63,8 @@ type World struct {
 	unanswered map[string]func()  // requests that scenarios ask again at the end
 	carriers   []cluster.BrokerID // whose effects were carried out, since Record
 	failures   []string
+	// uncleanAsked: somebody allowed unclean elections, by request or as the default of a broker.
+	uncleanAsked bool
 	// deletionsFailed: some deletion of a replica was refused at some time.
 	deletionsFailed bool
 }
@@ -196,6 +198,9 @@ func (w *World) nextToken() controller.ReplyToken {
 func (w *World) ask(n *Node, ev controller.Event) {
 	r, _ := controller.Preempted(ev)
 	w.requests[r.Token] = request{n.id, ev}
+	if e, ok := ev.(controller.ElectLeaders); ok && e.Type == controller.UncleanElection {
+		w.uncleanAsked = true
+	}
 	n.enqueue(ev)
 }
 
