@@ -214,6 +214,7 @@ func (b *broker) replicaOptions(dial dialFunc) replica.Options {
 			FetchBackoff: c.ReplicaFetchBackoff, SocketTimeout: c.ReplicaSocketTimeout,
 			Versions: replica.VersionsFor(c.InterBrokerProtocol),
 		},
+		LeaderThrottle: b.quotas.leader, FollowerThrottle: b.quotas.follower,
 		Logs: b.logs, Metadata: b.cache, BrokerEpoch: b.reg.epoch, Controller: b.channel, States: stateStore{b.store}, Log: b.log,
 		Dial: func(ctx context.Context, id cluster.BrokerID) (replica.Conn, error) {
 			e, ok := b.cache.Image().Endpoint(id, c.InterBrokerListener)

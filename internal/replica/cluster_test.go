@@ -17,6 +17,7 @@ import (
 	"klamm/internal/commitlog"
 	"klamm/internal/config"
 	"klamm/internal/metadata"
+	"klamm/internal/quota"
 	"klamm/internal/vfs"
 	"klamm/internal/wire"
 )
@@ -53,6 +54,8 @@ type clusterBroker struct {
 	stop     func()
 	up       bool
 	epoch    cluster.BrokerEpoch
+
+	leaderThrottle, followerThrottle *quota.Replication // nil for none
 }
 
 // noLockFS forgets who holds the directory, as the kernel does when a process is killed.
@@ -93,6 +96,7 @@ func (c *testCluster) boot(id cluster.BrokerID) {
 	b.m, err = New(Options{
 		Config: Config{BrokerID: id, ReplicaLagTimeMax: 10 * time.Second, Versions: c.versions}, Logs: b.logs, Metadata: b.cache,
 		BrokerEpoch: func() cluster.BrokerEpoch { return epoch }, Controller: clusterController{c, id}, Log: quiet,
+		LeaderThrottle: b.leaderThrottle, FollowerThrottle: b.followerThrottle,
 		Dial: func(_ context.Context, to cluster.BrokerID) (Conn, error) { return c.dial(to) },
 	})
 	if err != nil {

@@ -64,10 +64,10 @@ type FetchResult struct {
 	// Records is nil when there are none. The receiver must Release it, once.
 	Records wire.RecordSource
 
-	sent *atomic.Int64 // counts the bytes of Records once they are sent to a consumer
+	sent *atomic.Int64 // counts the bytes of Records once they are sent
 }
 
-// CountSent counts the records of a partition as sent to a consumer. What is read for a follower is counted already.
+// CountSent counts the records of a partition as sent to a consumer. What a follower is sent is counted already.
 func (r *FetchResult) CountSent() {
 	if r.Records != nil && r.sent != nil {
 		r.sent.Add(int64(r.Records.Len()))
@@ -100,7 +100,7 @@ func (m *Manager) Fetch(req FetchRequest, done func([]FetchResult)) (hurry func(
 	op := &fetchOp{m: m, req: req, done: done}
 	read := m.read(&op.req, true)
 	if req.MaxWait <= 0 || len(req.Partitions) == 0 || read.bytes >= int64(req.MinBytes) || read.answerNow {
-		done(read.results)
+		op.answer(read.results)
 	} else {
 		releaseAll(read.results)
 		op.from = read.from
@@ -154,10 +154,8 @@ func (m *Manager) read(req *FetchRequest, note bool) readOutcome {
 		n := int64(r.Records.Len())
 		out.bytes += n
 		limit = max(0, limit-n)
-		if req.fromFollower() {
-			p.stats.replicationOut.Add(n)
-		} else {
-			r.sent = &p.stats.bytesOut
+		if r.sent = &p.stats.bytesOut; req.fromFollower() {
+			r.sent = &p.stats.replicationOut
 		}
 	}
 	return out
@@ -243,7 +241,7 @@ func (p *Partition) read(req *FetchRequest, part *FetchPartition, r *FetchResult
 	r.AbortedTxns = res.Aborted
 	*from = res.Fetch
 	switch {
-	case res.Records.Len() == 0 || res.FirstEntryIncomplete && !req.HardMaxBytes:
+	case p.throttlesLocked(req), res.Records.Len() == 0 || res.FirstEntryIncomplete && !req.HardMaxBytes:
 		res.Records.Release()
 	default:
 		r.Records = res.Records
@@ -340,7 +338,7 @@ func (p *Partition) available(req *FetchRequest, part *FetchPartition, from *com
 	switch {
 	case part.FetchOffset > end.Offset:
 		return 0, true // truncated below the offset: the client is told
-	case part.FetchOffset >= bound:
+	case part.FetchOffset >= bound, p.throttlesLocked(req):
 		return 0, false
 	case from.Position < 0:
 		res, err := log.Read(part.FetchOffset, commitlog.ReadOptions{MaxBytes: int(part.MaxBytes), MinOneMessage: true, Isolation: req.isolation()})
@@ -363,5 +361,32 @@ func (p *Partition) available(req *FetchRequest, part *FetchPartition, from *com
 
 // complete reads again and answers with whatever there is. A follower's progress was noted when its request came.
 func (op *fetchOp) complete(bool) {
-	op.done(op.m.read(&op.req, false).results)
+	op.answer(op.m.read(&op.req, false).results)
+}
+
+// answer counts what a follower is sent and gives the results.
+func (op *fetchOp) answer(results []FetchResult) {
+	if op.req.fromFollower() {
+		throttle := op.m.env.throttle
+		for i := range results {
+			r := &results[i]
+			if r.Records == nil {
+				continue
+			}
+			if tp := op.req.Partitions[i].TP; throttle.Throttled(tp.Topic, tp.Partition) {
+				throttle.Record(int64(r.Records.Len()), time.Now())
+			}
+			r.CountSent()
+			r.sent = nil
+		}
+	}
+	op.done(results)
+}
+
+// throttlesLocked reports whether a follower gets no records now: the replica is a throttled one, the follower is not in
+// sync, and throttled replicas have used what they may (KIP-73, Kafka: ReplicaManager.shouldLeaderThrottle).
+func (p *Partition) throttlesLocked(req *FetchRequest) bool {
+	t := p.env.throttle
+	return req.fromFollower() && t.Throttled(p.tp.Topic, p.tp.Partition) &&
+		!contains(p.mu.isr.committed, req.ReplicaID) && t.Exceeded(time.Now())
 }

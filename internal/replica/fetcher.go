@@ -213,7 +213,7 @@ func (f *fetcher) ready(now time.Time) (want []FetchPartition, wait time.Duratio
 			continue
 		}
 		log := part.p.Log()
-		if part.truncating || log == nil {
+		if part.truncating || log == nil || f.throttled(part, now) {
 			wait = min(wait, f.m.cfg.FetchBackoff)
 			continue
 		}
@@ -224,6 +224,13 @@ func (f *fetcher) ready(now time.Time) (want []FetchPartition, wait time.Duratio
 		})
 	}
 	return want, wait
+}
+
+// throttled reports whether a partition must not be fetched now: its replica is a throttled one that is behind, and throttled
+// replicas have fetched what they may (KIP-73, Kafka: ReplicaFetcherThread.shouldFollowerThrottle).
+func (f *fetcher) throttled(part *followed, now time.Time) bool {
+	t := f.m.throttle
+	return t.Throttled(part.tp.Topic, part.tp.Partition) && part.lag != 0 && t.Exceeded(now)
 }
 
 // request asks for the partitions with a poll that ends when another one is due.
@@ -406,6 +413,9 @@ func (f *fetcher) take(part *followed, asked *FetchPartition, got *kmsg.FetchRes
 			part.lastEpoch = info.LastLeaderEpoch
 		}
 		part.p.stats.replicationBytesIn.Add(int64(len(got.RecordBatches)))
+		if f.m.throttle.Throttled(part.tp.Topic, part.tp.Partition) {
+			f.m.throttle.Record(int64(len(got.RecordBatches)), time.Now())
+		}
 	}
 	part.lag = max(0, got.HighWatermark-part.offset)
 }

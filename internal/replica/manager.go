@@ -16,6 +16,7 @@ import (
 	"klamm/internal/cluster"
 	"klamm/internal/commitlog"
 	"klamm/internal/metadata"
+	"klamm/internal/quota"
 )
 
 // Config holds the settings, named after Kafka's. Zero values mean Kafka's defaults.
@@ -81,6 +82,9 @@ type Options struct {
 	Dial  func(ctx context.Context, broker cluster.BrokerID) (Conn, error)
 	Hooks Hooks
 	Log   *slog.Logger
+	// LeaderThrottle bounds what throttled replicas led here send to followers that are not in sync, FollowerThrottle what
+	// throttled replicas here fetch until they are (KIP-73). nil for none.
+	LeaderThrottle, FollowerThrottle *quota.Replication
 }
 
 // Manager holds all partitions of this broker. All methods are safe for concurrent use.
@@ -101,6 +105,7 @@ type Manager struct {
 	deletes  *purgatory
 	isr      *alterPartitions
 	fetchers *fetcherManager
+	throttle *quota.Replication // of followers here
 
 	// control serialises the controller's requests and holds the highest controller epoch met.
 	control struct {
@@ -126,8 +131,15 @@ func New(o Options) (*Manager, error) {
 	if o.Config = o.Config.withDefaults(); o.Config.Versions.WriteISR && o.States == nil {
 		return nil, errors.New("replica manager: nowhere to write ISRs to")
 	}
+	if o.LeaderThrottle == nil {
+		o.LeaderThrottle = quota.NewReplication(quota.DefaultWindows, time.Now())
+	}
+	if o.FollowerThrottle == nil {
+		o.FollowerThrottle = quota.NewReplication(quota.DefaultWindows, time.Now())
+	}
 	m := &Manager{
-		cfg: o.Config, logs: o.Logs, metadata: o.Metadata, brokerEpoch: o.BrokerEpoch, hooks: o.Hooks, log: o.Log,
+		throttle: o.FollowerThrottle,
+		cfg:      o.Config, logs: o.Logs, metadata: o.Metadata, brokerEpoch: o.BrokerEpoch, hooks: o.Hooks, log: o.Log,
 		timers: newTimerQueue(), isr: newAlterPartitions(o),
 	}
 	m.topics.topics = map[string]*topicStats{}
@@ -135,7 +147,7 @@ func New(o Options) (*Manager, error) {
 	m.hosted.partitions = map[cluster.TopicPartition]*Partition{}
 	m.produces, m.fetches, m.deletes = newPurgatory(m.timers), newPurgatory(m.timers), newPurgatory(m.timers)
 	m.env = environment{
-		self: o.Config.BrokerID, lagMax: o.Config.ReplicaLagTimeMax, metadata: o.Metadata, isr: m.isr, counters: &m.counters,
+		self: o.Config.BrokerID, lagMax: o.Config.ReplicaLagTimeMax, metadata: o.Metadata, isr: m.isr, counters: &m.counters, throttle: o.LeaderThrottle,
 		highWatermarkMoved: m.wakeAll,
 	}
 	m.fetchers = newFetcherManager(m, o.Dial)

@@ -8,6 +8,7 @@ import (
 	"klamm/internal/cluster"
 	"klamm/internal/commitlog"
 	"klamm/internal/metadata"
+	"klamm/internal/quota"
 )
 
 // Partition is one partition that this broker hosts, as leader or follower (Kafka: Partition.scala).
@@ -50,6 +51,7 @@ type environment struct {
 	metadata *metadata.Cache
 	isr      *alterPartitions
 	counters *counters
+	throttle *quota.Replication // of leaders here
 	// highWatermarkMoved is called without locks after a high watermark advanced outside an append.
 	highWatermarkMoved func(cluster.TopicPartition)
 }
