@@ -142,13 +142,17 @@ func (f *configFollower) read(ctx context.Context, entities []entityName) error 
 // decoded is logged and leaves what was known.
 func (f *configFollower) applyLocked(kind, name, path string, node coord.ReadResult) {
 	var settings map[string]string
+	if node.Err != nil && !errors.Is(node.Err, coord.ErrNoNode) {
+		f.log.Error("config in the store cannot be read", "path", path, "err", node.Err)
+		return
+	}
 	if node.Err == nil {
 		if node.Node.Stat.Mzxid <= f.applied[path] {
 			return
 		}
 		var err error
 		if settings, err = coord.DecodeConfig(node.Node.Data); err != nil {
-			f.log.Error("config in the store cannot be read", "entity", kind+"/"+name, "err", err)
+			f.log.Error("config in the store cannot be read", "path", path, "err", err)
 			return
 		}
 		f.applied[path] = node.Node.Stat.Mzxid

@@ -321,7 +321,8 @@ type (
 
 	// ProducerIDBlockRead is the result of ReadProducerIDBlock.
 	ProducerIDBlockRead struct {
-		Exists  bool // the node exists and holds a block
+		Exists  bool   // the node exists and holds a block
+		Err     string // set when the node cannot be decoded
 		Block   ProducerIDBlock
 		Version int32 // data version of the node, 0 when it was never written
 	}

@@ -10,7 +10,8 @@ import (
 const producerIDBlockSize = 1000
 
 // handleAllocateProducerIDs hands out the next block of producer ids. Errors: not active NOT_CONTROLLER (by dispatch), broker not
-// registered BROKER_ID_NOT_REGISTERED, its epoch another STALE_BROKER_EPOCH, ids used up UNKNOWN_SERVER_ERROR. The write is
+// registered BROKER_ID_NOT_REGISTERED, its epoch another STALE_BROKER_EPOCH, ids used up or the last
+// block unreadable UNKNOWN_SERVER_ERROR. The write is
 // conditional on the node's version and, unlike in Kafka, fenced (W23).
 func (c *Core) handleAllocateProducerIDs(ev AllocateProducerIDs) error {
 	switch b, known := c.ctx.brokers[ev.Broker]; {
@@ -26,6 +27,11 @@ func (c *Core) handleAllocateProducerIDs(ev AllocateProducerIDs) error {
 		cur, err := query[ProducerIDBlockRead](c, ReadProducerIDBlock{})
 		if err != nil {
 			return err
+		}
+		if cur.Err != "" { // whoever knows the last block must mend it: ids that were given must not be given again
+			c.note(Warn, "no producer ids: the last block cannot be read", "", cur.Err)
+			c.reply(AllocateProducerIDsResult{Err: cluster.UnknownServerError})
+			return nil
 		}
 		next := ProducerIDBlock{Broker: ev.Broker}
 		if cur.Exists {

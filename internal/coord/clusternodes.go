@@ -1,6 +1,8 @@
 package coord
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -255,4 +257,22 @@ func DecodeMigration(data []byte) (Migration, error) {
 	var m Migration
 	err := decodeJSON("migration", data, &m)
 	return m, err
+}
+
+// RefuseMigration keeps away from a cluster that moves to KRaft: its state no longer belongs to who is elected here. nil where
+// there is no /migration.
+func RefuseMigration(ctx context.Context, s Store) error {
+	node, err := s.Get(ctx, MigrationPath)
+	if errors.Is(err, ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", MigrationPath, err)
+	}
+	m, err := DecodeMigration(node.Data)
+	if err != nil {
+		return fmt.Errorf("%s says that the cluster migrates to KRaft: %w", MigrationPath, err)
+	}
+	return fmt.Errorf("%s says that the cluster migrates to KRaft (controller %d, epoch %d): klamm takes no part in that",
+		MigrationPath, m.ControllerID, m.ControllerEpoch)
 }

@@ -32,6 +32,8 @@ var (
 	// ErrUnavailable reports that the engine cannot be reached or has no quorum; nothing was applied.
 	ErrUnavailable = errors.New("coordination engine unavailable")
 	ErrClosed      = errors.New("store closed")
+	// ErrNoPermission reports a node that this user of the engine may not read or write.
+	ErrNoPermission = errors.New("no permission")
 	// ErrInvalidPath reports a path that is not absolute, has an empty element, or is the root where that cannot be written.
 	ErrInvalidPath = errors.New("invalid path")
 	// ErrRecreated reports a Multi that creates a path which it deleted before.

@@ -133,7 +133,7 @@ func checkEndpoints(ctx context.Context, s Store, id cluster.BrokerID, n BrokerN
 	return nil
 }
 
-// readChildren reads the direct children of a node with their data. Those that go meanwhile are left out.
+// readChildren reads the direct children of a node with their data. Those that go meanwhile, or may not be read, are left out.
 func readChildren(ctx context.Context, s Store, parent string) ([]Node, error) {
 	names, err := s.Children(ctx, parent)
 	if err != nil {
@@ -152,7 +152,7 @@ func readChildren(ctx context.Context, s Store, parent string) ([]Node, error) {
 		switch {
 		case r.Err == nil:
 			nodes = append(nodes, r.Node)
-		case !errors.Is(r.Err, ErrNoNode):
+		case !errors.Is(r.Err, ErrNoNode) && !errors.Is(r.Err, ErrNoPermission):
 			return nil, r.Err
 		}
 	}

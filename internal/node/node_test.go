@@ -82,12 +82,18 @@ func configure(t *testing.T, dir string, more map[string]string) *config.Broker 
 
 func start(t *testing.T, cfg *config.Broker) *running {
 	t.Helper()
+	return startWith(t, Options{Config: cfg})
+}
+
+func startWith(t *testing.T, o Options) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	banner := &bannerWaiter{whole: make(chan struct{})}
 	r := &running{log: &syncBuffer{}}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, Options{Config: cfg, Log: slog.New(slog.NewTextHandler(r.log, nil)), Banner: banner, Version: "test"})
+		o.Log, o.Banner, o.Version = slog.New(slog.NewTextHandler(r.log, nil)), banner, "test"
+		ended <- Run(ctx, o)
 	}()
 	r.stop = sync.OnceValue(func() error {
 		cancel()

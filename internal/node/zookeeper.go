@@ -21,7 +21,7 @@ func openZooKeeper(ctx context.Context, z config.ZooKeeper, log *slog.Logger) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseMigration(ctx, c.Store); err != nil {
+	if err := coord.RefuseMigration(ctx, c.Store); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -69,23 +69,6 @@ func OpenEtcdDir(ctx context.Context, dir string, log *slog.Logger) (*Coordinati
 		return nil, err
 	}
 	return ofEngine(engine, "embedded etcd in "+dir), nil
-}
-
-// refuseMigration keeps away from a cluster that moves to KRaft: its state no longer belongs to who is elected in ZooKeeper.
-func refuseMigration(ctx context.Context, s coord.Store) error {
-	node, err := s.Get(ctx, coord.MigrationPath)
-	if errors.Is(err, coord.ErrNoNode) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read %s: %w", coord.MigrationPath, err)
-	}
-	m, err := coord.DecodeMigration(node.Data)
-	if err != nil {
-		return fmt.Errorf("%s in ZooKeeper says that the cluster migrates to KRaft: %w", coord.MigrationPath, err)
-	}
-	return fmt.Errorf("%s in ZooKeeper says that the cluster migrates to KRaft (controller %d, epoch %d): klamm takes no part in that",
-		coord.MigrationPath, m.ControllerID, m.ControllerEpoch)
 }
 
 func zooKeeperTLS(f config.ZooKeeperTLS) (*tls.Config, error) {

@@ -15,7 +15,12 @@ func (o *storeOp) readController(ctx context.Context) (controller.StoreValue, er
 	return controller.ControllerRead{Broker: id}, err
 }
 
+// readControllerEpoch begins every election. While the cluster migrates to KRaft there is none for klamm: the brokers do not
+// belong to who is elected here any more.
 func (o *storeOp) readControllerEpoch(ctx context.Context) (controller.StoreValue, error) {
+	if err := coord.RefuseMigration(ctx, o.d.store); err != nil {
+		return nil, err
+	}
 	node, err := o.d.store.Get(ctx, coord.ControllerEpochPath)
 	if errors.Is(err, coord.ErrNoNode) {
 		return controller.ControllerEpochRead{}, nil
@@ -98,15 +103,16 @@ func (o *storeOp) readBrokers(ctx context.Context) (controller.StoreValue, error
 	}
 	var out controller.BrokersRead
 	for i, r := range reads {
-		if errors.Is(r.Err, coord.ErrNoNode) {
-			continue
+		ok, err := o.mayRead(r, paths[i])
+		if err != nil {
+			return nil, err
 		}
-		if r.Err != nil {
-			return nil, fmt.Errorf("read broker %d: %w", ids[i], r.Err)
+		if !ok {
+			continue
 		}
 		n, err := coord.DecodeBroker(r.Node.Data)
 		if err != nil {
-			o.d.log.Warn("registration of a broker cannot be read, it is taken for absent", "broker", ids[i], "err", err)
+			o.d.log.Warn("registration of a broker cannot be read, it is taken for absent", "path", paths[i], "err", err)
 			continue
 		}
 		out.Brokers = append(out.Brokers, n.Broker(ids[i], cluster.BrokerEpoch(r.Node.Stat.Czxid)))

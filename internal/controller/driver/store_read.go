@@ -34,13 +34,13 @@ func topicRead(name string, r coord.ReadResult) controller.TopicRead {
 	}
 	t.Exists = true
 	if r.Err != nil {
-		t.Err = r.Err.Error()
+		t.Err = unreadable(coord.TopicPath(name), r.Err)
 		return t
 	}
 	t.Czxid, t.Version = r.Node.Stat.Czxid, r.Node.Stat.Version
 	topic, err := coord.DecodeTopic(r.Node.Data)
 	if err != nil {
-		t.Err = err.Error()
+		t.Err = unreadable(coord.TopicPath(name), err)
 		return t
 	}
 	t.ID = topic.ID
@@ -63,23 +63,41 @@ func (o *storeOp) readStates(ctx context.Context, tps []cluster.TopicPartition) 
 	}
 	out := make([]controller.ItemResult, len(reads))
 	for i, r := range reads {
-		out[i] = stateRead(r)
+		out[i] = stateRead(paths[i], r)
 	}
 	return out, nil
 }
 
-func stateRead(r coord.ReadResult) controller.ItemResult {
+func stateRead(path string, r coord.ReadResult) controller.ItemResult {
 	switch {
 	case errors.Is(r.Err, coord.ErrNoNode):
 		return controller.ItemResult{Status: controller.ItemNoNode}
 	case r.Err != nil:
-		return controller.ItemResult{Status: controller.ItemFailed, Err: r.Err.Error()}
+		return controller.ItemResult{Status: controller.ItemFailed, Err: unreadable(path, r.Err)}
 	}
 	state, err := coord.DecodePartitionState(r.Node.Data, r.Node.Stat.Version)
 	if err != nil {
-		return controller.ItemResult{Status: controller.ItemFailed, Err: err.Error()}
+		return controller.ItemResult{Status: controller.ItemFailed, Err: unreadable(path, err)}
 	}
 	return controller.ItemResult{Status: controller.ItemOK, State: state, HasState: true}
+}
+
+// unreadable names the node that could not be used.
+func unreadable(path string, err error) string { return fmt.Sprintf("%s: %v", path, err) }
+
+// mayRead sorts what GetMany says of one node: false without an error for a node that is absent, or that this broker
+// has no right to read, which is told and skipped: one such node must not keep the controller from all others.
+func (o *storeOp) mayRead(r coord.ReadResult, path string) (bool, error) {
+	switch {
+	case r.Err == nil:
+		return true, nil
+	case errors.Is(r.Err, coord.ErrNoNode):
+		return false, nil
+	case errors.Is(r.Err, coord.ErrNoPermission):
+		o.d.log.Warn("node cannot be read, it is skipped", "path", path, "err", r.Err)
+		return false, nil
+	}
+	return false, fmt.Errorf("read %s: %w", path, r.Err)
 }
 
 func (o *storeOp) readMarkers(ctx context.Context) (controller.StoreValue, error) {
@@ -93,10 +111,12 @@ func (o *storeOp) readMarkers(ctx context.Context) (controller.StoreValue, error
 	}
 	var out controller.MarkersRead
 	for i, r := range reads {
-		if r.Err == nil {
+		ok, err := o.mayRead(r, coord.DeleteTopicPath(names[i]))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
 			out.Markers = append(out.Markers, controller.Marker{Topic: names[i], Czxid: r.Node.Stat.Czxid})
-		} else if !errors.Is(r.Err, coord.ErrNoNode) {
-			return nil, fmt.Errorf("read deletion marker of %s: %w", names[i], r.Err)
 		}
 	}
 	return out, nil
@@ -124,7 +144,7 @@ func topicConfigRead(topic string, r coord.ReadResult) controller.TopicConfigRea
 		configs, err = coord.DecodeConfig(r.Node.Data)
 	}
 	if err != nil {
-		c.Err = err.Error()
+		c.Err = unreadable(coord.ConfigEntityPath(coord.TopicConfigs, topic), err)
 		return c
 	}
 	text, set := configs[uncleanElectionKey]
@@ -154,7 +174,7 @@ func (o *storeOp) readLogDirEvents(ctx context.Context) (controller.StoreValue, 
 	for i, r := range reads {
 		broker, err := coord.DecodeLogDirEvent(r.Node.Data)
 		if err != nil {
-			o.d.log.Warn("log dir notification cannot be read, it is removed", "err", err)
+			o.d.log.Warn("log dir notification cannot be read, it is removed", "path", coord.LogDirEventPath+"/"+names[i], "err", err)
 		}
 		out.Events = append(out.Events, controller.LogDirEvent{Name: names[i], Broker: broker, Valid: err == nil})
 	}
@@ -170,7 +190,7 @@ func (o *storeOp) readISRChanges(ctx context.Context) (controller.StoreValue, er
 	for i, r := range reads {
 		tps, err := coord.DecodeISRChange(r.Node.Data)
 		if err != nil {
-			o.d.log.Warn("isr change notification cannot be read, it is removed", "err", err)
+			o.d.log.Warn("isr change notification cannot be read, it is removed", "path", coord.ISRChangePath+"/"+names[i], "err", err)
 		}
 		out.Changes = append(out.Changes, controller.ISRChange{Name: names[i], Partitions: tps})
 	}
@@ -188,10 +208,12 @@ func (o *storeOp) notifications(ctx context.Context, root string) (names []strin
 		return nil, nil, fmt.Errorf("read %s: %w", root, err)
 	}
 	for i, r := range found {
-		if r.Err == nil {
+		ok, err := o.mayRead(r, root+"/"+all[i])
+		if err != nil {
+			return nil, nil, err
+		}
+		if ok {
 			names, reads = append(names, all[i]), append(reads, r)
-		} else if !errors.Is(r.Err, coord.ErrNoNode) {
-			return nil, nil, fmt.Errorf("read %s/%s: %w", root, all[i], r.Err)
 		}
 	}
 	return names, reads, nil
@@ -207,24 +229,21 @@ func (o *storeOp) readProducerIDBlock(ctx context.Context) (controller.StoreValu
 	}
 	b, ok, err := coord.DecodeProducerIDBlock(node.Data)
 	if err != nil {
-		return nil, err
+		return controller.ProducerIDBlockRead{Err: unreadable(coord.ProducerIDBlockPath, err)}, nil
 	}
 	block := controller.ProducerIDBlock{Broker: b.Broker, Start: b.First, End: b.Last}
 	return controller.ProducerIDBlockRead{Exists: ok, Block: block, Version: node.Stat.Version}, nil
 }
 
 func (o *storeOp) readReassignments(ctx context.Context) (controller.StoreValue, error) {
-	node, err := o.d.store.Get(ctx, coord.ReassignPartitionsPath)
-	if errors.Is(err, coord.ErrNoNode) {
-		return controller.ReassignmentsRead{}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read reassignments: %w", err)
+	node, exists, err := o.request(ctx, coord.ReassignPartitionsPath)
+	if err != nil || !exists {
+		return controller.ReassignmentsRead{}, err
 	}
 	out := controller.ReassignmentsRead{Exists: true, Version: node.Stat.Version}
 	targets, err := coord.DecodeReassignment(node.Data)
 	if err != nil {
-		out.Err = err.Error()
+		out.Err = unreadable(coord.ReassignPartitionsPath, err)
 	}
 	for tp, replicas := range targets {
 		out.Targets = append(out.Targets, controller.ReassignmentTarget{TopicPartition: tp, Replicas: replicas})
@@ -234,18 +253,22 @@ func (o *storeOp) readReassignments(ctx context.Context) (controller.StoreValue,
 }
 
 func (o *storeOp) readPreferredElection(ctx context.Context) (controller.StoreValue, error) {
-	node, err := o.d.store.Get(ctx, coord.PreferredElectionPath)
-	if errors.Is(err, coord.ErrNoNode) {
-		return controller.PreferredElectionRead{}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read preferred replica election: %w", err)
+	node, exists, err := o.request(ctx, coord.PreferredElectionPath)
+	if err != nil || !exists {
+		return controller.PreferredElectionRead{}, err
 	}
 	out := controller.PreferredElectionRead{Exists: true, Version: node.Stat.Version}
 	if out.Partitions, err = coord.DecodePreferredElection(node.Data); err != nil {
-		out.Err = err.Error()
+		out.Err = unreadable(coord.PreferredElectionPath, err)
 	}
 	return out, nil
+}
+
+// request reads a node that old tools write; false when it is absent or may not be read.
+func (o *storeOp) request(ctx context.Context, path string) (coord.Node, bool, error) {
+	node, err := o.d.store.Get(ctx, path)
+	ok, err := o.mayRead(coord.ReadResult{Node: node, Err: err}, path)
+	return node, ok, err
 }
 
 // getMany reads one node per name.

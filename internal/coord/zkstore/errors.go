@@ -64,6 +64,8 @@ func codeError(code int32) error {
 		return coord.ErrSessionExpired
 	case codeSessionMoved, codeThrottled:
 		return fmt.Errorf("%w: %w", coord.ErrUnavailable, serverError(code))
+	case codeNoAuth:
+		return fmt.Errorf("%w: %w", coord.ErrNoPermission, serverError(code))
 	case codeOperationTimeout:
 		return fmt.Errorf("%w: %w", coord.ErrUnknownOutcome, serverError(code))
 	}
