@@ -72,7 +72,11 @@ func (l *Log) Read(offset int64, o ReadOptions) (ReadResult, error) {
 	}
 	list := *l.segments.Load()
 	if bound.Position < 0 {
-		if err := l.locate(list, &bound); err != nil {
+		err := l.locate(list, &bound)
+		if start := l.start.Load(); err == errLogGone && offset < start && l.usable() == nil { // retention took the bound's segment meanwhile
+			return ReadResult{}, l.outOfRange(offset, start, end.Offset)
+		}
+		if err != nil {
 			return ReadResult{}, err
 		}
 	}
