@@ -149,17 +149,25 @@ func BenchmarkManyPartitions(b *testing.B) {
 			}
 		}
 	})
-	b.Run("close", func(b *testing.B) {
-		for b.Loop() {
-			b.StopTimer()
-			br := osBroker(b).open()
-			fill(b, br)
-			b.StartTimer()
-			if err := br.Close(context.Background()); err != nil {
-				b.Fatal(err)
+	for _, later := range []bool{false, true} {
+		b.Run(fmt.Sprintf("close/some time later=%v", later), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				br := osBroker(b).open()
+				for _, tp := range fill(b, br) {
+					if l, _ := br.Get(tp); later {
+						if err := l.saveLater(); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+				b.StartTimer()
+				if err := br.Close(context.Background()); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-	})
+		})
+	}
 	b.Run("clean-start", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()

@@ -100,14 +100,15 @@ func (x *index) append(e indexEntry) error {
 	return nil
 }
 
-// spill writes the tail to the file. Only the holder of the log's mutex changes tail and stored, so they may be read between locks.
+// spill writes the tail to the file, which it creates. Only the holder of the log's mutex changes tail and stored, so they may be
+// read between locks.
 func (x *index) spill() error {
-	f, err := x.seg.file(x.name, true)
-	if err != nil {
-		return err
-	}
-	if len(x.tail) == 0 {
+	if len(x.tail) == 0 && x.seg.has(x.name) {
 		return nil
+	}
+	f, err := x.seg.file(x.name, true)
+	if err != nil || len(x.tail) == 0 {
+		return err
 	}
 	b := make([]byte, len(x.tail)*x.width)
 	for i, e := range x.tail {

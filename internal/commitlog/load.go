@@ -242,9 +242,13 @@ func (ld *loader) openIndexes(s *segment) error {
 		if !ok {
 			return fmt.Errorf("index %s is missing", s.path(x.name))
 		}
+		if size == 0 && x == &s.times && !ld.at.clean {
+			return fmt.Errorf("index %s is empty", s.path(x.name)) // made in advance; what was written since is lost
+		}
 		if err := x.load(size); err != nil {
 			return err
 		}
+		s.files.made[fileSlot(x.name)] = true
 	}
 	if e, ok := s.offsets.last(); ok && int64(e.val) >= s.size.Load() {
 		return fmt.Errorf("index %s points at byte %d of a log of %d", s.path(indexSuffix), e.val, s.size.Load())

@@ -51,7 +51,7 @@ type Log struct {
 	uncleanable atomic.Bool  // compaction failed
 
 	onDisk atomic.Bool // the partition's directory exists; set under mu
-	saving sync.Mutex  // serialises writers of leader-epoch-checkpoint; a leaf lock, held across that write
+	saving sync.Mutex  // held while leader-epoch-checkpoint or an empty index file is written in the background; a leaf lock
 
 	// unsynced directory state: set when names appear or change, cleared by the flush that syncs the directory.
 	namesDirty atomic.Bool

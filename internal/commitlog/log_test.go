@@ -52,6 +52,28 @@ func TestALogTouchesNoDiskBeforeItsFirstAppend(t *testing.T) {
 	}
 }
 
+// So that a broker that stops has no files left to create.
+func TestTheBackgroundMakesTheFilesThatCloseWants(t *testing.T) {
+	b := newBroker(t).open()
+	l := b.log("t", 0)
+	if _, err := l.AppendAsLeader(batchOf(1, 10, nowMs), AppendOptions{LeaderEpoch: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.saveLater(); err != nil {
+		t.Fatal(err)
+	}
+	made := names(t, b.dirs[0], "t-0")
+	b.close()
+	if d := cmp.Diff(made, names(t, b.dirs[0], "t-0")); d != "" {
+		t.Errorf("files after close (-before +after):\n%s", d)
+	}
+	b.open()
+	l, _ = b.Get(tp("t", 0))
+	if s := l.active(); s.times.count() != 1 || s.maxTimestamp != nowMs {
+		t.Errorf("%d entries of the time index, largest timestamp %d", s.times.count(), s.maxTimestamp)
+	}
+}
+
 func TestAppendedRecordsAreReadBackAcrossSegmentsAndRestarts(t *testing.T) {
 	for _, how := range []string{"clean", "kill"} {
 		t.Run(how, func(t *testing.T) {

@@ -21,6 +21,8 @@ type logDir struct {
 	failure atomic.Pointer[StorageError] // set once; the dir is offline then
 	lock    io.Closer
 	logs    int // how many logs lie here; guarded by Manager.mu
+	// ahead is what SyncAhead met; nil when all went well.
+	ahead atomic.Pointer[error]
 
 	checkpoints struct {
 		sync.Mutex                   // serialises writers of the dir's checkpoint files, across the writes

@@ -226,6 +226,28 @@ func (m *Manager) checkpointLogStarts(d *logDir, logs []*Log) error {
 	})
 }
 
+// SyncAhead makes durable what has been written so far, where much of it is not: a broker that is about to stop does this while it
+// still serves, and Close then has little left to wait for. What goes wrong is told by Close.
+func (m *Manager) SyncAhead() {
+	for _, d := range m.dirs {
+		if !d.online() {
+			continue
+		}
+		behind := 0
+		for _, l := range m.logsIn(d) {
+			if l.recovery.Load() < l.LogEndOffset() {
+				behind++
+			}
+		}
+		if behind < manyLogs {
+			continue
+		}
+		if err := d.fs.SyncAll(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			d.ahead.Store(&err)
+		}
+	}
+}
+
 // Close makes everything durable, completes the files and leaves the clean-shutdown mark in every dir where that went well. Call it after
 // Run has returned. When ctx ends first, the remaining logs are left as they are and their dirs without the mark.
 func (m *Manager) Close(ctx context.Context) error {
@@ -267,6 +289,9 @@ func (m *Manager) closeDir(ctx context.Context, d *logDir) error {
 
 // flushCompleted makes the logs durable up to their ends.
 func flushCompleted(ctx context.Context, d *logDir, logs []*Log) error {
+	if err := d.ahead.Load(); err != nil {
+		return *err // the system tells an error of writing back only once
+	}
 	dirty := slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return l.recovery.Load() >= l.LogEndOffset() && !l.touched })
 	if len(dirty) >= manyLogs {
 		err := d.fs.SyncAll()

@@ -1,8 +1,10 @@
 package commitlog
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -128,6 +130,39 @@ func TestBadIndexesAreRebuiltAfterACleanShutdown(t *testing.T) {
 	}
 }
 
+// An index file that was made in advance and never written to is not taken for the index.
+func TestTimestampsAreFoundAfterACrashAlthoughTheIndexFilesAreEmpty(t *testing.T) {
+	b := newBroker(t)
+	b.cfg.SegmentBytes, b.cfg.IndexIntervalBytes = 1500, 100
+	b.open()
+	l := b.log("t", 0)
+	for i := range 40 {
+		mustAppend(t, l, batchOf(2, 100, nowMs+int64(i)))
+		if err := l.saveLater(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	b.kill()
+	for _, s := range *l.segments.Load() {
+		for _, suffix := range []string{indexSuffix, timeIndexSuffix} {
+			damage(t, b.dirs[0], s.path(suffix), func(f vfs.File, _ int64) error { return f.Truncate(0) })
+		}
+	}
+	b.open()
+	l, _ = b.Get(tp("t", 0))
+	for i, s := range *l.segments.Load() {
+		if s.maxTimestamp < nowMs || s.times.count() == 0 && s != l.active() {
+			t.Errorf("segment %d: largest timestamp %d, %d entries of the time index", i, s.maxTimestamp, s.times.count())
+		}
+	}
+	if d := cmp.Diff(offsets(0, 80), readAll(t, l, 0)); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestFlushedRecordsSurviveAPowerCut(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -240,6 +275,11 @@ func TestEveryPowerCutMomentLeavesALogThatOpens(t *testing.T) {
 			}
 			promised = info.LastOffset + 1
 		}
+		if i%3 == 2 {
+			if err := l.saveLater(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	promised = 0
 	if _, err := l.TruncateTo(30); err != nil {
@@ -249,5 +289,31 @@ func TestEveryPowerCutMomentLeavesALogThatOpens(t *testing.T) {
 	b.close()
 	if n < 100 {
 		t.Errorf("only %d operations", n)
+	}
+}
+
+// The system tells an error of writing back only once: Close must not find all well after it.
+func TestADiskErrorBeforeTheEndKeepsTheCleanMarkAway(t *testing.T) {
+	mem := vfs.NewMem()
+	sick := false
+	b := newBroker(t, vfs.NewFault(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpSyncAll && sick {
+			sick = false
+			return syscall.EIO
+		}
+		return nil
+	}))
+	b.opts.Log = quiet
+	b.open()
+	for p := range int32(manyLogs) {
+		mustAppend(t, b.log("t", p), batchOf(1, 10, nowMs))
+	}
+	sick = true
+	b.SyncAhead()
+	if err := b.Close(t.Context()); !errors.Is(err, syscall.EIO) {
+		t.Errorf("closed with %v", err)
+	}
+	if _, err := mem.Stat(cleanShutdownFile); !isNotExist(err) {
+		t.Errorf("the clean mark is there: %v", err)
 	}
 }

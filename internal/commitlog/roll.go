@@ -168,12 +168,24 @@ func (l *Log) saveEpochs(durably bool) error {
 	return nil
 }
 
-// saveLater is the background's part: the epoch file, made durable once batches that tell the epochs need no recovery any more.
+// saveLater is the background's part: the epoch file, made durable once batches that tell the epochs need no recovery any more, and the
+// index files. Those would otherwise appear with the first entries that are written, at the latest when the log is closed; two new
+// files for each of thousands of logs would then hold up the broker's end.
 func (l *Log) saveLater() error {
 	if !l.onDisk.Load() || l.usable() != nil {
 		return nil
 	}
-	return l.saveEpochs(l.recovery.Load() > 0)
+	if err := l.saveEpochs(l.recovery.Load() > 0); err != nil {
+		return err
+	}
+	l.saving.Lock()
+	defer l.saving.Unlock()
+	s := l.active()
+	if !l.onDisk.Load() || l.gone.Load() || s.has(indexSuffix) && s.has(timeIndexSuffix) {
+		return nil
+	}
+	l.namesDirty.Store(true)
+	return s.makeIndexes()
 }
 
 // discard takes segments out of use: their files get the ".deleted" suffix and are removed after file.delete.delay.ms.

@@ -41,6 +41,7 @@ type segment struct {
 	files struct {
 		sync.Mutex // guards what follows; files are opened under it
 		open       [4]vfs.File
+		made       [4]bool // the file is known to exist
 		users      int
 		dropped    bool   // close when users is 0
 		suffix     string // appended to every file name: "", or that of a compaction's or deletion's stage
@@ -134,8 +135,35 @@ func (s *segment) file(suffix string, create bool) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.files.open[slot] = f
+	s.files.open[slot], s.files.made[slot] = f, true
 	return f, nil
+}
+
+// makeIndexes creates the index files empty, without keeping them open.
+func (s *segment) makeIndexes() error {
+	s.files.Lock()
+	defer s.files.Unlock()
+	for _, suffix := range []string{indexSuffix, timeIndexSuffix} {
+		if s.files.dropped || s.files.made[fileSlot(suffix)] {
+			continue
+		}
+		f, err := s.log.dir.fs.OpenFile(s.path(suffix), os.O_RDWR|os.O_CREATE, vfs.FilePerm)
+		if err != nil {
+			return err
+		}
+		s.files.made[fileSlot(suffix)] = true
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// has reports whether a file is known to exist.
+func (s *segment) has(suffix string) bool {
+	s.files.Lock()
+	defer s.files.Unlock()
+	return s.files.made[fileSlot(suffix)]
 }
 
 // rename gives all existing files another suffix.

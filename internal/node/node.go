@@ -296,8 +296,10 @@ func (b *broker) stop() error {
 func (b *broker) stopInOrder() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
+	ahead := b.syncAhead()
 	b.moveLeaderships(ctx)
 	var errs []error
+	began := time.Now()
 	// The parts end youngest first: web, controller, request server, then the background work under them.
 	errs = append(errs, b.parts.stopAll())
 	// A broker that serves no more leaves at once: what it led alone or could not hand over is elected anew, while it
@@ -305,6 +307,8 @@ func (b *broker) stopInOrder() error {
 	if b.reg != nil {
 		errs = append(errs, b.reg.leave(ctx))
 	}
+	parts := time.Since(began)
+	<-ahead
 	if b.replicas != nil {
 		errs = append(errs, b.replicas.CheckpointHighWatermarks())
 	}
@@ -313,5 +317,20 @@ func (b *broker) stopInOrder() error {
 			errs = append(errs, fmt.Errorf("close logs: %w", err))
 		}
 	}
-	return errors.Join(append(errs, b.close.run())...)
+	logs := time.Since(began) - parts
+	errs = append(errs, b.close.run())
+	b.log.Info("stopped", "parts", parts, "logs", logs, "rest", time.Since(began)-parts-logs)
+	return errors.Join(errs...)
+}
+
+// syncAhead lets the disk write what it has not yet while leaderships move. The channel is closed when that is done.
+func (b *broker) syncAhead() <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if b.logs != nil {
+			b.logs.SyncAhead()
+		}
+	}()
+	return done
 }
