@@ -42,4 +42,4 @@ cluster:
 bench:
 	go run ./bench
 	go run ./bench -steps cluster
-	go run ./bench -steps cluster-topics,cluster-10k -only klamm-zk,kafka-3.9
+	go run ./bench -steps cluster-topics,cluster-thousand,cluster-10k -only klamm-zk,kafka-3.9

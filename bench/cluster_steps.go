@@ -22,6 +22,8 @@ type clusterStep struct {
 var clusterSteps = []clusterStep{
 	{"cluster-load", loadThree},
 	{"cluster-topics", topicsOfThree},
+	{"cluster-big", bigOfThree},
+	{"cluster-thousand", thousandOfThree},
 	{"cluster-moves", moves},
 	{"cluster-10k", tenThousand},
 }
@@ -136,10 +138,9 @@ func loadThree(ctx context.Context, o options, c *column, t *trio) error {
 	return nil
 }
 
-// topicsOfThree measures creation and deletion: one by one, many in one request, and one of 2,000 partitions.
+// topicsOfThree creates and deletes topics of one partition, one after the other.
 func topicsOfThree(ctx context.Context, _ options, c *column, t *trio) error {
-	const rounds, many = 20, 1000
-	for i := range rounds {
+	for i := range 20 {
 		name := fmt.Sprint("single-", i)
 		began := time.Now()
 		if err := t.createSpread(ctx, 1, name); err != nil {
@@ -153,12 +154,16 @@ func topicsOfThree(ctx context.Context, _ options, c *column, t *trio) error {
 		c.add(deleteThreeFigure, ms(answered))
 		c.add(deleteGoneThreeFigure, ms(gone))
 	}
-	if err := createAndDelete(ctx, c, t, []string{"big"}, 2000, bigThree); err != nil {
-		return err
-	}
-	t.settle(ctx)
+	return nil
+}
+
+func bigOfThree(ctx context.Context, _ options, c *column, t *trio) error {
+	return createAndDelete(ctx, c, t, []string{"big"}, 2000, bigThree)
+}
+
+func thousandOfThree(ctx context.Context, _ options, c *column, t *trio) error {
 	var names []string
-	for i := range many {
+	for i := range 1000 {
 		names = append(names, fmt.Sprint("many-", i))
 	}
 	return createAndDelete(ctx, c, t, names, 1, manyThree)

@@ -80,6 +80,7 @@ func run(ctx context.Context, o options) error {
 		defer os.RemoveAll(work)
 	}
 	spreadBelow(work)
+	raiseOpenFiles()
 	if o.bin == "" {
 		if o.bin, err = buildKlamm(ctx, work); err != nil {
 			return fmt.Errorf("build klamm: %w", err)
