@@ -155,6 +155,9 @@ func (p *Partition) isrAnswered(change *isrChange, answer cluster.LeaderAndISR, 
 	default:
 		p.env.counters.failedISRUpdates.Add(1)
 		again = p.isrRefusedLocked(change, code)
+		// The follower that was refused holds the high watermark no more. If all others have fetched everything, none of
+		// their fetches would come to move it (Kafka waits for the next append).
+		hwMoved = p.mu.isr.pending == nil && p.advanceHighWatermarkLocked(time.Now())
 	}
 	p.mu.Unlock()
 	if hwMoved {

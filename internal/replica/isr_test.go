@@ -177,3 +177,31 @@ func TestAnswersToAnISRChangeOfAnEarlierLeadershipAreIgnored(t *testing.T) {
 		t.Errorf("state %+v", s)
 	}
 }
+
+// A broker that stops is alive until its registration goes, so it may be on its way into the ISR of a new leader when it
+// dies. Producers wait for it then, until the next controller refuses it, and not for their next append.
+func TestProducersGoOnWhenTheFollowerTheyWaitForIsRefused(t *testing.T) {
+	c := &scriptedController{answers: []func(*kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error){
+		func(req *kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error) {
+			<-time.After(time.Second)
+			return answerAll(cluster.IneligibleReplica)(req)
+		},
+	}}
+	withBroker(t, brokerOptions{controller: c}, func(t *testing.T, b *testBroker) {
+		b.alive(1, 2, 3)
+		b.lead(leadState{topic: "t", leader: 1, isr: []int32{1, 2}, replicas: []int32{1, 2, 3}, isNew: true})
+		b.follow(3, tpT, 0)
+		acked := b.produce(-1, tpT, "a")
+		b.follow(2, tpT, 1)
+		b.alive(1, 2)
+		synctest.Wait()
+		if _, done := acked.result(); done {
+			t.Fatal("acknowledged although broker 3 may be in the ISR")
+		}
+		<-time.After(time.Second)
+		synctest.Wait()
+		if _, done := acked.result(); !done {
+			t.Error("not acknowledged after the controller refused broker 3")
+		}
+	})
+}
