@@ -72,9 +72,12 @@ func (e *Engine) startLone(ctx context.Context) error {
 	if err := e.dir.mark(loneKind); err != nil {
 		return err
 	}
-	if err := e.startServer(serverConfig(e.dir.path, newZapLogger(e.log))); err != nil {
+	server, err := openServer(serverConfig(e.dir.path, newZapLogger(e.log)))
+	if err != nil {
 		return err
 	}
+	e.server = server
+	e.server.Start()
 	select {
 	case <-e.server.ReadyNotify():
 	case <-e.server.StopNotify():
@@ -87,21 +90,16 @@ func (e *Engine) startLone(ctx context.Context) error {
 		return err
 	}
 	e.backend, e.options = member{e.client, e.server}, options{tryTimeout: memberTryTimeout, log: e.log}
-	var err error
 	e.store, err = newStore(ctx, e.backend, e.options)
 	return err
 }
 
-func (e *Engine) startServer(c config.ServerConfig) error {
-	err := checkDatabase(filepath.Join(c.DataDir, "member", "snap", "db"))
-	if err != nil {
-		return err
+// openServer makes a server that does not run yet.
+func openServer(c config.ServerConfig) (*etcdserver.EtcdServer, error) {
+	if err := checkDatabase(filepath.Join(c.DataDir, "member", "snap", "db")); err != nil {
+		return nil, err
 	}
-	if e.server, err = newServer(c); err != nil {
-		return err
-	}
-	e.server.Start()
-	return nil
+	return newServer(c)
 }
 
 // checkDatabase opens the database of a former run: etcd opens it on a goroutine of its own, where a panic about a

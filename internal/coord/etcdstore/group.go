@@ -118,7 +118,8 @@ func (e *Engine) startInGroup(ctx context.Context) error {
 	if err := e.dir.mark(clusterKind); err != nil {
 		return err
 	}
-	if err := e.startServer(groupServerConfig(g.config, initial, fresh, newZapLogger(e.log))); err != nil {
+	running, err := e.runServer(ctx, groupServerConfig(g.config, initial, fresh, newZapLogger(e.log)))
+	if err != nil {
 		return err
 	}
 	g.door.servePeers(e.server)
@@ -130,14 +131,31 @@ func (e *Engine) startInGroup(ctx context.Context) error {
 	if err := e.correctAddress(ctx); err != nil {
 		return err
 	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	g.stop, g.terms = stop, newTerms()
 	g.run.Go(func() { g.terms.follow(running, e.server) })
 	g.run.Go(func() { e.becomeVoter(running) })
 	e.backend = groupBackend{member{e.client, e.server}, g.terms}
 	e.options = options{tryTimeout: groupTryTimeout, retryFor: groupRetryFor, log: e.log}
 	e.store, err = newStore(ctx, e.backend, e.options)
 	return err
+}
+
+// runServer starts the server with what runs beside it, until the context that it returns ends: with the member.
+func (e *Engine) runServer(ctx context.Context, c config.ServerConfig) (context.Context, error) {
+	server, err := openServer(c)
+	if err != nil {
+		return nil, err
+	}
+	expire, err := checkExpiry(server)
+	if err != nil {
+		server.Cleanup()
+		return nil, err
+	}
+	e.server = server
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	e.group.stop, e.group.terms = stop, newTerms()
+	e.group.run.Go(func() { expire(running) })
+	e.server.Start()
+	return running, nil
 }
 
 func groupServerConfig(c MemberConfig, initial types.URLsMap, fresh bool, zapLog *zapLogger) config.ServerConfig {
