@@ -52,9 +52,10 @@ POM
 }
 
 jars() { # VERSION: Apache Kafka's own jars
-  local logging=
-  case $1 in 3.*) logging=$(dep org.slf4j slf4j-reload4j 1.7.36) ;; esac
-  fetch "kafka-$1" "$(dep org.apache.kafka kafka_2.13 "$1")$(dep org.apache.kafka kafka-tools "$1")$logging"
+  local logging= tools=
+  case $1 in 2.* | 3.*) logging=$(dep org.slf4j slf4j-reload4j 1.7.36) ;; esac
+  case $1 in 2.*) ;; *) tools=$(dep org.apache.kafka kafka-tools "$1") ;; esac
+  fetch "kafka-$1" "$(dep org.apache.kafka kafka_2.13 "$1")$tools$logging"
 }
 
 clients() { # VERSION: the Java client alone
@@ -62,6 +63,9 @@ clients() { # VERSION: the Java client alone
 }
 
 # Assigned before they are printed, so that a failure ends the script.
+jars24=$(jars 2.4.1)
+jars28=$(jars 2.8.2)
+jars34=$(jars 3.4.1)
 jars39=$(jars 3.9.1)
 jars41=$(jars 4.1.0)
 jars44=$(jars 4.4.0)
@@ -71,6 +75,9 @@ clients24=$(clients 2.4.1)
 cat <<ENV
 export INTEROP_PYTHON=$venv/bin/python
 export INTEROP_NODE_MODULES=$npm
+export KAFKA_JARS_2_4_1=$jars24
+export KAFKA_JARS_2_8_2=$jars28
+export KAFKA_JARS_3_4_1=$jars34
 export KAFKA_JARS_3_9_1=$jars39
 export KAFKA_JARS_4_1_0=$jars41
 export KAFKA_JARS_4_4_0=$jars44

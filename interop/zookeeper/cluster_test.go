@@ -70,6 +70,7 @@ type cluster struct {
 	// properties are of all brokers, beside what writeProperties gives them.
 	properties string
 	session    time.Duration
+	lag        time.Duration
 	store      *zkstore.Store
 	brokers    []*broker
 	admin      *kadm.Client
@@ -80,6 +81,7 @@ type cluster struct {
 type setup struct {
 	properties string        // more of them, for all brokers
 	session    time.Duration // sessionTimeout if 0
+	lag        time.Duration // replica.lag.time.max.ms, 10 s if 0
 	zooKeepers int           // servers of the ensemble, 1 if 0
 	zooKeeper  kind          // the release of Kafka whose jars bring it; that of 3.9.1 if empty
 	brokers    []kind
@@ -153,7 +155,7 @@ func newCluster(t *testing.T, kinds ...kind) *cluster {
 
 func newClusterOf(t *testing.T, s setup) *cluster {
 	t.Helper()
-	c := &cluster{T: t, dir: t.TempDir(), properties: s.properties, session: cmp.Or(s.session, sessionTimeout), began: time.Now()}
+	c := &cluster{T: t, dir: t.TempDir(), properties: s.properties, session: cmp.Or(s.session, sessionTimeout), lag: cmp.Or(s.lag, 10*time.Second), began: time.Now()}
 	c.write("log4j.properties", `log4j.rootLogger=INFO,out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
@@ -232,9 +234,9 @@ zookeeper.session.timeout.ms=%d
 offsets.topic.replication.factor=1
 group.initial.rebalance.delay.ms=0
 controlled.shutdown.retry.backoff.ms=500
-replica.lag.time.max.ms=10000
+replica.lag.time.max.ms=%d
 %s
-`, b.id, b.addr, filepath.Join(b.dir, "data"), b.c.zk, b.c.session.Milliseconds(), b.c.properties))
+`, b.id, b.addr, filepath.Join(b.dir, "data"), b.c.zk, b.c.session.Milliseconds(), b.c.lag.Milliseconds(), b.c.properties))
 }
 
 // launch starts the broker's process without waiting for it.
@@ -417,21 +419,26 @@ func (c *cluster) awaitISR(topic string) {
 // eventually polls a condition of other processes that give no signal, and fails with what it last said.
 func (c *cluster) eventually(within time.Duration, what string, cond func() (bool, string)) {
 	c.Helper()
-	deadline := time.NewTimer(within)
+	var state string
+	if !c.within(within, func() (ok bool) { ok, state = cond(); return ok }) {
+		c.Fatalf("not within %v: %s; last seen: %s", within, what, state)
+	}
+}
+
+// within polls a condition until it holds; false when it did not in time.
+func (c *cluster) within(limit time.Duration, cond func() bool) bool {
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		ok, state := cond()
-		if ok {
-			return
-		}
+	for !cond() {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			c.Fatalf("not within %v: %s; last seen: %s", within, what, state)
+			return false
 		}
 	}
+	return true
 }
 
 // readLines reads a file of JSON values, one on a line.

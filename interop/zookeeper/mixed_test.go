@@ -3,156 +3,29 @@
 package zookeeper
 
 import (
-	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	core "klamm/internal/cluster"
 	"klamm/internal/coord"
 )
 
-func clusterID(id int32) core.BrokerID { return core.BrokerID(id) }
-
-// load produces numbered records with acks=all until it is stopped, and knows which were acknowledged.
-type load struct {
-	client *kgo.Client
-	topic  string
-	next   uint64
-	acked  atomic.Int64
-	failed atomic.Pointer[error]
-	quit   chan struct{}
-	wg     sync.WaitGroup
-}
-
-func (c *cluster) seeds() (out []string) {
-	for _, b := range c.brokers {
-		out = append(out, b.addr)
-	}
-	return out
-}
-
-func (c *cluster) startLoad(topic string) *load {
-	c.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.seeds()...), kgo.DefaultProduceTopic(topic), kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()), kgo.ProducerLinger(2*time.Millisecond), kgo.MetadataMinAge(100*time.Millisecond),
-		kgo.RecordDeliveryTimeout(2*time.Minute), kgo.UnknownTopicRetries(-1))
-	if err != nil {
-		c.Fatal(err)
-	}
-	l := &load{client: client, topic: topic, quit: make(chan struct{})}
-	l.wg.Go(l.run)
-	c.Cleanup(func() { l.client.Close() })
-	return l
-}
-
-func (l *load) run() {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-l.quit:
-			return
-		}
-		for range 5 {
-			value := binary.BigEndian.AppendUint64(nil, l.next)
-			l.next++
-			l.client.Produce(context.Background(), &kgo.Record{Value: append(value, make([]byte, 92)...)}, func(_ *kgo.Record, err error) {
-				if err != nil {
-					l.failed.CompareAndSwap(nil, &err)
-					return
-				}
-				l.acked.Add(1)
-			})
-		}
-	}
-}
-
-// progress waits until more records have been acknowledged since the call.
-func (c *cluster) progress(l *load) {
-	c.Helper()
-	before := l.acked.Load()
-	c.eventually(60*time.Second, "records are acknowledged", func() (bool, string) {
-		return l.acked.Load() > before+100, fmt.Sprintf("%d after %d", l.acked.Load(), before)
-	})
-}
-
-// finish stops the load and reads everything back: all that was acknowledged, each once.
-func (c *cluster) finish(l *load) {
-	c.Helper()
-	close(l.quit)
-	l.wg.Wait()
-	ctx, cancel := context.WithTimeout(c.Context(), 60*time.Second)
-	defer cancel()
-	if err := l.client.Flush(ctx); err != nil {
-		c.Fatal(err)
-	}
-	if err := l.failed.Load(); err != nil {
-		c.Fatalf("a record was refused: %v", *err)
-	}
-	consumer, err := kgo.NewClient(kgo.SeedBrokers(c.seeds()...), kgo.ConsumeTopics(l.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		c.Fatal(err)
-	}
-	defer consumer.Close()
-	seen := make([]int, l.next)
-	for n := uint64(0); n < l.next; {
-		fetches := consumer.PollFetches(ctx)
-		if err := ctx.Err(); err != nil {
-			c.Fatalf("%d of %d records read: %v", n, l.next, fetches.Errors())
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			seen[binary.BigEndian.Uint64(r.Value)]++
-			n++
-		})
-	}
-	for i, n := range seen {
-		if n != 1 {
-			c.Fatalf("record %d of %d was read %d times", i, l.next, n)
-		}
-	}
-	c.Logf("%d records acknowledged and read back", l.next)
-}
-
-// TestMixedCluster takes a cluster of two Kafka brokers and one of klamm through what clusters go through, while records
-// are produced with acks=all.
+// TestMixedCluster takes a cluster of two Kafka brokers and one of klamm, then of one and two, through what clusters go
+// through, while records are produced with acks=all and read.
 func TestMixedCluster(t *testing.T) {
 	c := newCluster(t, kafka, kafka, klamm)
-	step := func(what string) { c.step("%s", what) }
 	c.start(0, 1)
-	step("two Kafka brokers serve")
 	c.start(2)
 	c.moveController(0, 1)
 	c.createTopic("load", 6, nil)
 	c.awaitISR("load")
 	l := c.startLoad("load")
 	c.progress(l)
-	step("klamm serves under Kafka's controller")
-
-	c.createTopic("first", 6, nil)
-	c.awaitISR("first")
-	c.deleteTopic("first")
-	c.awaitGone("first")
-	step("topic deleted by Kafka's controller")
-
-	c.moveReplicas(l)
-	step("replicas moved from Kafka to klamm and back by Kafka's controller")
-
-	c.moveController(2)
-	c.createTopic("second", 6, nil)
-	c.awaitISR("second")
-	c.deleteTopic("second")
-	c.awaitGone("second")
-	c.progress(l)
-	step("topic created and deleted by klamm's controller")
+	c.step("klamm serves under Kafka's controller")
+	c.liveUnder(l, 0)
+	c.liveUnder(l, 2)
 
 	for range 5 {
 		c.moveController(0, 1)
@@ -160,93 +33,132 @@ func TestMixedCluster(t *testing.T) {
 		c.moveController(2)
 		c.progress(l)
 	}
-	step("office handed over ten times")
+	c.step("office handed over ten times")
 
-	c.createTopic("third", 6, nil)
-	c.awaitISR("third")
-	c.kill(0)
-	c.deleteTopic("third")
-	c.progress(l)
-	step("topic queued for deletion, a Kafka broker dead")
-	c.start(0)
-	c.awaitGone("third")
-	c.awaitISR("load")
-	step("dead Kafka broker is back and its replicas are gone")
-
-	c.createTopic("fourth", 6, nil)
-	c.kill(2)
-	c.eventually(30*time.Second, "Kafka takes the office over", func() (bool, string) {
-		now := c.controller()
-		return now == 0 || now == 1, fmt.Sprint(now)
-	})
-	c.deleteTopic("fourth")
-	c.start(2)
-	c.awaitGone("fourth")
-	c.awaitISR("load")
-	c.progress(l)
-	step("klamm as controller killed, topic deleted by Kafka's while it was dead")
-
-	c.stop(c.controller())
-	c.progress(l)
-	for _, b := range c.brokers {
-		if !b.proc.running() {
-			c.start(b.id)
-		}
+	c.deleteWithout(l, 2, 1)
+	c.deleteWithout(l, 0, 2)
+	c.deleteWithout(l, 0, 1)
+	c.deletesAndDies(l, 2)
+	c.deletesAndDies(l, 1)
+	for _, id := range []int32{2, 1} {
+		c.moveController(id)
+		c.stop(id)
+		c.progress(l)
+		c.start(id)
+		c.awaitISR("load")
+		c.step("%s as controller stopped and back", c.brokers[id].kind)
 	}
-	c.awaitISR("load")
-	step("Kafka's controller stopped and back")
-
-	c.swap(0, klamm)
-	c.awaitISR("load")
-	c.progress(l)
-	step("Kafka's disk taken over by klamm")
-	c.swap(2, kafka)
-	c.awaitISR("load")
-	c.progress(l)
-	step("klamm's disk taken over by Kafka")
+	for _, swap := range []struct {
+		id int32
+		to kind
+	}{{0, klamm}, {2, kafka}, {2, klamm}} {
+		c.swap(swap.id, swap.to)
+		c.awaitISR("load")
+		c.progress(l)
+		c.step("the disk of broker %d taken over by %s", swap.id, swap.to)
+	}
+	c.deleteWithout(l, 0, 2)
 	c.swap(0, kafka)
 	c.awaitISR("load")
 	c.progress(l)
-	step("the swapped disk given back to Kafka")
+	c.step("the swapped disk given back to Kafka")
 	c.finish(l)
-	step("all records read")
 	c.sameReplicas("load")
 }
 
-// moveReplicas takes a partition with data from a Kafka broker to klamm's and back, under Kafka's controller.
-func (c *cluster) moveReplicas(l *load) {
+// liveUnder does what needs a controller under that one: creates and deletes a topic, moves replicas with data between
+// the kinds and between Kafka's brokers, by the protocol and by what old tools write.
+func (c *cluster) liveUnder(l *load, controller int32) {
 	c.Helper()
-	for _, target := range [][]int32{{2, 1}, {0, 1}, {1, 2, 0}} {
-		var req kadm.AlterPartitionAssignmentsReq
-		req.Assign("load", 0, target)
-		ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
-		r, err := c.admin.AlterPartitionAssignments(ctx, req)
-		cancel()
-		if err != nil || r.Error() != nil {
-			c.Fatalf("reassign to %v: %v, %v", target, err, r.Error())
-		}
-		path := coord.PartitionStatePath(core.TopicPartition{Topic: "load", Partition: 0})
-		c.eventually(60*time.Second, fmt.Sprintf("partition 0 is on %v", target), func() (bool, string) {
-			n, err := c.store.Get(c.Context(), path)
-			if err != nil {
-				return false, err.Error()
-			}
-			state, err := coord.DecodePartitionState(n.Data, n.Stat.Version)
-			if err != nil {
-				c.Fatal(err)
-			}
-			topic, err := c.store.Get(c.Context(), coord.TopicPath("load"))
-			if err != nil {
-				return false, err.Error()
-			}
-			a, err := coord.DecodeTopic(topic.Data)
-			if err != nil {
-				c.Fatal(err)
-			}
-			p := a.Partitions[0]
-			done := len(p.Adding)+len(p.Removing) == 0 && len(p.Replicas) == len(target) && len(state.ISR) == len(target)
-			return done && slices.Contains(target, int32(state.Leader)), string(n.Data) + string(topic.Data)
+	by := c.brokers[controller].kind
+	c.moveController(controller)
+	c.createTopic("first", 6, nil)
+	c.awaitISR("first")
+	c.deleteTopic("first")
+	c.awaitGone("first")
+	c.step("topic created and deleted by %s", by)
+	c.moveReplicas(l, "load", []int32{2, 1}, []int32{0, 1}, []int32{1}, []int32{0, 2}, []int32{1, 2, 0})
+	c.step("replicas moved between Kafka and klamm, and from Kafka to Kafka, by %s", by)
+
+	moved, chosen := core.TopicPartition{Topic: "load", Partition: 1}, core.TopicPartition{Topic: "load", Partition: 2}
+	c.request(coord.ReassignPartitionsPath, coord.EncodeReassignment(map[core.TopicPartition][]core.BrokerID{moved: {2, 0, 1}, {Topic: "gone", Partition: 0}: {0}}))
+	c.awaitPlaced(moved, []int32{2, 0, 1})
+	state, err := coord.DecodeTopic([]byte(c.get(coord.TopicPath("load"))))
+	if err != nil {
+		c.Fatal(err)
+	}
+	preferred := state.Partitions[chosen.Partition].Replicas[0]
+	c.request(coord.PreferredElectionPath, coord.EncodePreferredElection([]core.TopicPartition{chosen, moved}))
+	for _, want := range []struct {
+		tp     core.TopicPartition
+		leader core.BrokerID
+	}{{chosen, preferred}, {moved, 2}} {
+		c.eventually(20*time.Second, fmt.Sprintf("%d leads %s", want.leader, want.tp), func() (bool, string) {
+			raw := c.get(coord.PartitionStatePath(want.tp))
+			s, err := coord.DecodePartitionState([]byte(raw), 0)
+			return err == nil && s.Leader == want.leader, raw
 		})
-		c.progress(l)
+	}
+	c.awaitISR("load")
+	c.progress(l)
+	c.step("what old tools write was done by %s", by)
+}
+
+// request writes what old tools write, and waits until the controller has taken it away.
+func (c *cluster) request(path string, data []byte) {
+	c.Helper()
+	if _, err := c.store.Multi(c.Context(), coord.Create(path, data)); err != nil {
+		c.Fatal(err)
+	}
+	c.eventually(60*time.Second, path+" is done", func() (bool, string) {
+		n, err := c.store.Get(c.Context(), path)
+		return errors.Is(err, coord.ErrNoNode), string(n.Data)
+	})
+}
+
+// deleteWithout deletes a topic while a broker with replicas of it is dead: the deletion waits for it, since Kafka's brokers
+// have replicas too, and ends when it is back.
+func (c *cluster) deleteWithout(l *load, controller, dead int32) {
+	c.Helper()
+	c.moveController(controller)
+	c.createTopic("waits", 6, nil)
+	c.awaitISR("waits")
+	c.kill(dead)
+	c.deleteTopic("waits")
+	c.progress(l)
+	if _, err := c.store.Get(c.Context(), coord.DeleteTopicPath("waits")); err != nil {
+		c.Errorf("the deletion did not wait for broker %d: %v", dead, err)
+	}
+	c.start(dead)
+	c.awaitGone("waits")
+	c.awaitISR("load")
+	c.step("topic deleted by %s, while a broker of %s was dead", c.brokers[controller].kind, c.brokers[dead].kind)
+}
+
+// deletesAndDies kills the controller in the middle of a deletion; the next one goes on with it.
+func (c *cluster) deletesAndDies(l *load, controller int32) {
+	c.Helper()
+	c.moveController(controller)
+	c.createTopic("orphan", 6, nil)
+	c.awaitISR("orphan")
+	c.requestDeletion("orphan")
+	c.kill(controller)
+	c.eventually(30*time.Second, "another broker takes the office", func() (bool, string) {
+		now := c.controller()
+		return now >= 0 && now != controller, fmt.Sprint(now)
+	})
+	c.progress(l)
+	c.start(controller)
+	c.awaitGone("orphan")
+	c.awaitISR("load")
+	c.progress(l)
+	c.step("%s as controller killed while it deleted a topic", c.brokers[controller].kind)
+}
+
+// requestDeletion writes the marker itself, as every kind of client ends in doing: the controller has just begun then.
+func (c *cluster) requestDeletion(topic string) {
+	c.Helper()
+	if _, err := c.store.Multi(c.Context(), coord.Create(coord.DeleteTopicPath(topic), nil)); err != nil {
+		c.Fatal(err)
 	}
 }
