@@ -244,15 +244,39 @@ func (c *plane) awaitForgotten(name string, indices ...int) {
 	}
 }
 
-// partitionOf is what a broker knows of a partition.
-func (c *plane) partitionOf(i int, name string, partition int32) (p kmsg.MetadataResponseTopicPartition, ok bool) {
+// awaitPartition waits until a broker's metadata shows partition 0 of a topic as wanted.
+func (c *plane) awaitPartition(i int, topic, what string, want func(kmsg.MetadataResponseTopicPartition) bool) {
 	c.t.Helper()
-	for _, p := range speak(c.t, c.brokers[i].addr).topic(name).Partitions {
-		if p.Partition == partition {
-			return p, true
+	eventually(c.t, 30*time.Second, fmt.Sprintf("broker %d shows %s with %s", i+1, topic, what), func() (bool, string) {
+		ps := speak(c.t, c.brokers[i].addr).topic(topic).Partitions
+		if len(ps) == 0 {
+			return false, "no partition"
+		}
+		p := ps[0]
+		return want(p), fmt.Sprintf("leader %d, replicas %v, ISR %v", p.Leader, p.Replicas, p.ISR)
+	})
+}
+
+// scenario is one test on a cluster that it leaves whole.
+type scenario struct {
+	name string
+	run  func(c *plane)
+}
+
+// play runs scenarios one after the other; it stops at the first that fails, since the cluster may not be whole then.
+func (c *plane) play(t *testing.T, scenarios ...scenario) {
+	for _, s := range scenarios {
+		ok := t.Run(s.name, func(t *testing.T) {
+			c.t = t
+			for _, b := range c.brokers {
+				b.t = t
+			}
+			s.run(c)
+		})
+		if !ok {
+			return
 		}
 	}
-	return p, false
 }
 
 // awaitISR waits until every running broker shows every partition of a topic with so many members in its ISR.

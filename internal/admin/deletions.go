@@ -8,10 +8,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -19,9 +21,9 @@ import (
 )
 
 const deletionUsage = `Usage:
-  klamm deletion list           every deletion that runs or waits, and what absent brokers have to remove
+  klamm deletion list           every deletion that runs or waits, and what brokers have to remove when they, or their log dirs, are back
   klamm deletion why TOPIC      each replica of a topic that is being deleted, and what it waits for
-  klamm deletion watch          list, again and again, until interrupted
+  klamm deletion watch          list with the progress of each broker, again and again, until interrupted
 Options, before or after the command:
   --web URL        the web address (web.listen) of any broker; default $KLAMM_WEB, else http://127.0.0.1:8080
   --interval 1s    how often watch looks
@@ -158,15 +160,15 @@ func (t *deletionTool) get(ctx context.Context, path string, into any) error {
 }
 
 func (t *deletionTool) list(ctx context.Context) error {
-	text, err := t.table(ctx)
+	text, err := t.table(ctx, false)
 	if err == nil {
 		fmt.Fprint(t.stdout, text)
 	}
 	return err
 }
 
-// table prints what list shows.
-func (t *deletionTool) table(ctx context.Context) (string, error) {
+// table prints what list shows, and for watch the progress of the replicas below it.
+func (t *deletionTool) table(ctx context.Context, progress bool) (string, error) {
 	var ds []deletionInfo
 	var left []leftoverInfo
 	if err := errors.Join(t.get(ctx, "/api/v1/deletions", &ds), t.get(ctx, "/api/v1/leftovers", &left)); err != nil {
@@ -182,11 +184,66 @@ func (t *deletionTool) table(ctx context.Context) (string, error) {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%d of %d\t%d\t%s\n", d.Topic, d.Phase, t.age(d.QueuedAt), d.deleted(), len(d.Replicas), d.Attempts, d.reasons())
 		}
 		_ = w.Flush() // to a builder
+		if progress {
+			t.progress(&out, ds)
+		}
 	}
 	for _, l := range left {
-		fmt.Fprintf(&out, "Broker %d, absent, has %d replicas of %s (id %s) to remove, for %s.\n", l.Broker, len(l.Partitions), l.Topic, l.TopicID, t.age(l.Since))
+		fmt.Fprintf(&out, "Broker %d has %d replicas of %s (id %s) to remove when it, or their log dir, is back; for %s now.\n", l.Broker, len(l.Partitions), l.Topic, l.TopicID, t.age(l.Since))
 	}
 	return out.String(), nil
+}
+
+// brokerProgress is how far one broker is with the replicas of one topic.
+type brokerProgress struct {
+	topic          string
+	broker         int32
+	all, deleted   int
+	state          string // of the replica that has been in it longest, of those to be deleted
+	since          time.Time
+	attempts       int // most of one replica
+	lastError, why string
+}
+
+// progress shows, per topic and broker, the replicas that are still to be deleted.
+func (t *deletionTool) progress(out io.Writer, ds []deletionInfo) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nTOPIC\tBROKER\tDELETED\tSTATE\tFOR\tATTEMPTS\tLAST ERROR\tWAITS FOR")
+	for i := range ds {
+		for _, p := range ds[i].progress() {
+			fmt.Fprintf(w, "%s\t%d\t%d of %d\t%s\t%s\t%d\t%s\t%s\n", p.topic, p.broker, p.deleted, p.all, p.state, t.age(p.since), p.attempts, cmp.Or(p.lastError, "-"), p.why)
+		}
+	}
+	_ = w.Flush() // to a builder
+}
+
+// progress lists the brokers that have replicas to delete, by id.
+func (d *deletionInfo) progress() []brokerProgress {
+	byBroker := map[int32]*brokerProgress{}
+	for _, r := range d.Replicas {
+		p := byBroker[r.Broker]
+		if p == nil {
+			p = &brokerProgress{topic: d.Topic, broker: r.Broker}
+			byBroker[r.Broker] = p
+		}
+		p.all++
+		if r.WaitsFor == nil {
+			p.deleted++
+			continue
+		}
+		if p.state == "" || r.Since.Before(p.since) {
+			p.state, p.since, p.why = r.State, r.Since, r.WaitsFor.WaitsFor
+		}
+		p.attempts = max(p.attempts, r.Attempts)
+		p.lastError = cmp.Or(p.lastError, r.LastError)
+	}
+	var out []brokerProgress
+	for _, id := range slices.Sorted(maps.Keys(byBroker)) {
+		if p := byBroker[id]; p.deleted < p.all {
+			out = append(out, *p)
+		}
+	}
+	return out
 }
 
 func (d *deletionInfo) deleted() (n int) {
@@ -257,7 +314,7 @@ func (t *deletionTool) watch(ctx context.Context) error {
 	defer tick.Stop()
 	last := ""
 	for {
-		text, err := t.table(ctx)
+		text, err := t.table(ctx, true)
 		if ctx.Err() != nil {
 			return nil
 		}

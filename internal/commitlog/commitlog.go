@@ -68,6 +68,9 @@ type Options struct {
 	// LogConfig gives a topic's configuration in force; it is asked at start, at creation and by UpdateConfig.
 	LogConfig func(topic string) *config.LogConfig
 	Log       *slog.Logger
+	// Deleted reports whether a log is one of a topic that was deleted while its log dir was away: when the partition is found in
+	// two dirs, that one goes. Asked at start only; nil for none.
+	Deleted func(tp cluster.TopicPartition, id cluster.TopicID) bool
 	// OnDirFailure is called once per failed dir, by Run, after the dir's logs left the manager.
 	OnDirFailure func(dir string, err error)
 

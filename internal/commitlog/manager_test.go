@@ -387,3 +387,41 @@ func TestConfigChangesReachTheLogs(t *testing.T) {
 		t.Errorf("batch over segment.bytes: %v", err)
 	}
 }
+
+// R03: the old dir of a topic that was deleted while the dir was away comes back beside the log of the next topic of the name. Kafka refuses to
+// start.
+func TestALogOfADeletedTopicGivesWayToTheOneInAnotherDir(t *testing.T) {
+	both := []vfs.FS{vfs.NewMem(), vfs.NewMem()}
+	ids := []cluster.TopicID{{1: 1}, {1: 2}}
+	for i, d := range both { // each dir alone: the other one is away
+		b := newBroker(t, d).open()
+		l, err := b.GetOrCreate(tp("t", 0), ids[i], true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range i + 1 {
+			mustAppend(t, l, batchOf(1, 10, nowMs))
+		}
+		b.close()
+	}
+	for doomed, id := range ids {
+		dirs := []vfs.FS{both[0].(*vfs.Mem).CrashClone(1), both[1].(*vfs.Mem).CrashClone(1)}
+		b := newBroker(t, dirs...)
+		b.opts.Deleted = func(p cluster.TopicPartition, of cluster.TopicID) bool { return p == tp("t", 0) && of == id }
+		b.open()
+		l, ok := b.Get(tp("t", 0))
+		kept := 1 - doomed
+		if !ok || l.TopicID() != ids[kept] || l.LogEndOffset() != int64(kept+1) || len(b.Logs()) != 1 {
+			t.Errorf("deleted %v: kept %v with id %v", id, ok, l.TopicID())
+		}
+		if p := b.PendingDeletes(); len(p) != 1 || !strings.HasSuffix(p[0].Name, "-delete") {
+			t.Errorf("deleted %v: to be removed are %+v", id, p)
+		}
+		if got := b.Dirs(); got[doomed].Logs != 0 || got[kept].Logs != 1 {
+			t.Errorf("deleted %v: %+v", id, got)
+		}
+		b.close()
+		b = newBroker(t, dirs...).open() // the other one does not come back
+		b.close()
+	}
+}

@@ -16,7 +16,7 @@ import (
 )
 
 // Open checks and writes meta.properties, locks and loads all log dirs. A dir that belongs to another cluster or broker (*MetaMismatchError),
-// that another process has locked (*vfs.LockedError), or that holds a partition also found in another dir stops the start; a dir that
+// that another process has locked (*vfs.LockedError), or that holds a partition also found in another dir (but see Options.Deleted) stops the start; a dir that
 // cannot be read or written is left offline as long as another one works.
 func Open(ctx context.Context, o Options) (*Manager, error) {
 	o.setDefaults()
@@ -182,7 +182,44 @@ func (m *Manager) loadLog(d *logDir, tp cluster.TopicPartition, at loadState) er
 	}
 	m.mu.Unlock()
 	if twice {
-		return fmt.Errorf("duplicate log directories for %s: %s/%s and %s/%s", tp, other.dir.path, tp, d.path, tp)
+		return m.settleTwice(l, other)
+	}
+	return nil
+}
+
+// settleTwice decides about a partition that was found in two dirs: a dir was away while its topic was deleted and another one of the name
+// made. The deleted topic's log goes the way of all deleted logs. Anything else stops the start.
+func (m *Manager) settleTwice(l, other *Log) error {
+	deleted := func(l *Log) bool {
+		return m.o.Deleted != nil && !l.TopicID().IsZero() && m.o.Deleted(l.tp, l.TopicID())
+	}
+	var doomed *Log
+	switch {
+	case l.TopicID() == other.TopicID():
+	case deleted(l):
+		doomed = l
+	case deleted(other):
+		doomed = other
+	}
+	if doomed == nil {
+		return fmt.Errorf("duplicate log directories for %s: %s/%s and %s/%s", l.tp, other.dir.path, l.tp, l.dir.path, l.tp)
+	}
+	if doomed == other {
+		m.mu.Lock()
+		if m.logs[l.tp] == other {
+			other.dir.logs--
+			m.addLocked(l)
+		}
+		m.mu.Unlock()
+	}
+	m.log.Info("deleting the log of a topic that was deleted while its log dir was away", "partition", l.tp.String(), "dir", doomed.dir.path, "id", doomed.TopicID())
+	onDisk, err := doomed.renameAway()
+	if err == nil && onDisk {
+		m.removeLater(doomed.dir, *doomed.name.Load())
+		err = doomed.dir.fs.SyncDir(".")
+	}
+	if err != nil {
+		return fmt.Errorf("delete log %s/%s: %w", doomed.dir.path, doomed.tp, err)
 	}
 	return nil
 }

@@ -206,11 +206,11 @@ func (x *controllerContext) removeTopic(t *topicContext) {
 	x.sortedTopics = nil
 }
 
-// forgetBrokerState drops what is only true of one registration of a broker: failed dirs and strays.
+// forgetBrokerState drops what is only true of one registration of a broker: failed dirs, strays, what it could not delete.
 func (x *controllerContext) forgetBrokerState(ids []cluster.BrokerID) {
 	for _, ref := range x.replicasOn(ids) {
 		r := ref.replica(ref.id)
-		r.offlineDir, r.stray = false, false
+		r.offlineDir, r.stray, r.lastError = false, false, cluster.None
 	}
 }
 

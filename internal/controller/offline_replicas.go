@@ -8,15 +8,21 @@ import (
 	"klamm/internal/cluster"
 )
 
-// OfflineReplicas is what a topic's deletion does about replicas on brokers that are gone (W15: Kafka waits for ever).
+// OfflineReplicas is what a topic's deletion does about replicas that cannot be deleted now: their broker is gone, their log dir has
+// failed, or their broker's storage refuses (W15, W8: Kafka waits for ever).
 //
 // A deletion that ends without a replica leaves a record in the store, by broker and topic id. The broker removes what
-// the record names when it returns. The name is free at once: a later topic of that name has another id.
+// the record names when it returns, or its dir does. The name is free at once: a later topic of that name has another id.
+//
+// Without an id a topic's deletion always waits: a later topic of the name has none either, and should the broker return with the old
+// log's dir still offline, create the new log in another dir, and get the old dir back later, nothing would tell which of the two to
+// remove. Such topics exist with an inter.broker.protocol.version below 2.8 only: from there on every controller gives ids to
+// all topics when it takes office.
 type OfflineReplicas uint8
 
 // The policies.
 const (
-	// OfflineReplicasAuto ends a deletion without absent brokers if all brokers with a replica of the topic run klamm,
+	// OfflineReplicasAuto ends a deletion without such replicas if all brokers with a replica of the topic run klamm,
 	// which look for such records; else it waits.
 	OfflineReplicasAuto OfflineReplicas = iota
 	// OfflineReplicasComplete ends it in any case. A Kafka broker does not know the record: its data stays until somebody
@@ -77,8 +83,7 @@ func (m topicDeletionManager) finished(d *topicDeletion) bool {
 	return true
 }
 
-// mayLeaveAbsent reports whether the deletion of a topic may end without the brokers that are gone. A topic without an id
-// always waits: nothing would tell what it left behind from a later topic of its name.
+// mayLeaveAbsent reports whether the deletion of a topic may end without what cannot be deleted now, by the policy.
 func (m topicDeletionManager) mayLeaveAbsent(t *topicContext) bool {
 	switch m.c.cfg.OfflineReplicas {
 	case OfflineReplicasComplete:
@@ -101,15 +106,23 @@ func (m topicDeletionManager) foreignBroker(t *topicContext) cluster.BrokerID {
 	return cluster.NoBroker
 }
 
-func (m topicDeletionManager) canLeave(p *partitionContext, r *replicaContext, mayLeaveAbsent bool) bool {
-	if p.topic.ID.IsZero() || m.c.ctx.isReplicaOnline(p, r.id) || m.c.ctx.bouncing[r.id] {
+// storageAttempts is how often a broker is asked to delete a replica that it refuses with KAFKA_STORAGE_ERROR before the deletion may end
+// without it: some seconds, by the growing pauses.
+const storageAttempts = 5
+
+// canLeave reports whether a deletion may end without a replica. A broker that only shuts down will be gone, or back, soon.
+func (m topicDeletionManager) canLeave(p *partitionContext, r *replicaContext, mayLeave bool) bool {
+	if p.topic.ID.IsZero() || m.c.ctx.bouncing[r.id] {
 		return false
+	}
+	if m.c.ctx.isReplicaOnline(p, r.id) {
+		return mayLeave && r.lastError == cluster.KafkaStorageError && r.attempts >= storageAttempts
 	}
 	if at := m.patienceEnds(r); at != 0 && at <= m.c.now {
 		return true
 	}
 	_, registered := m.c.ctx.brokers[r.id]
-	return mayLeaveAbsent && !registered
+	return mayLeave && (!registered || r.offlineDir)
 }
 
 // patienceEnds is when the deletion ends without an offline replica by topic.deletion.offline.replica.timeout.ms; 0 when never.
@@ -201,8 +214,12 @@ func (m topicDeletionManager) leaveBehind(ds []*topicDeletion) ([]*topicDeletion
 				m.retryLater(d, itemError("record what an absent broker has to remove", items[i]))
 				continue
 			}
-			m.c.emit(Note{Level: Warn, Message: "topic deletion ends without a broker that is gone; it removes its replicas when it returns",
-				Topic: d.name, Broker: records[i].Broker, Detail: fmt.Sprintf("id %s, %d replicas", records[i].ID, len(records[i].Partitions))})
+			message := "topic deletion ends without a broker that is gone; it removes its replicas when it returns"
+			if _, registered := m.c.ctx.brokers[records[i].Broker]; registered {
+				message = "topic deletion ends without replicas that their broker cannot reach; it removes them when their log dir is back"
+			}
+			m.c.emit(Note{Level: Warn, Message: message, Topic: d.name, Broker: records[i].Broker,
+				Detail: fmt.Sprintf("id %s, %d replicas", records[i].ID, len(records[i].Partitions))})
 		}
 		at += len(records)
 		return err

@@ -156,6 +156,19 @@ func (l *leftovers) removeUnassigned(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// deletedWhileAway tells the logs of topics that were deleted while this broker, or one of its log dirs, was away.
+func (b *broker) deletedWhileAway(ctx context.Context) (func(cluster.TopicPartition, cluster.TopicID) bool, error) {
+	records, err := readLeftovers(ctx, b.store, b.cfg.ID)
+	if err != nil {
+		return nil, err
+	}
+	return func(tp cluster.TopicPartition, id cluster.TopicID) bool {
+		return slices.ContainsFunc(records, func(l coord.Leftover) bool {
+			return l.TopicID == id && l.Topic == tp.Topic && slices.Contains(l.Partitions, tp.Partition)
+		})
+	}, nil
+}
+
 // readLeftovers reads what one broker has to remove, by topic id. Records that cannot be read are left out.
 func readLeftovers(ctx context.Context, s coord.Store, id cluster.BrokerID) ([]coord.Leftover, error) {
 	names, err := s.Children(ctx, coord.LeftoversOfPath(id))

@@ -128,8 +128,13 @@ func (b *broker) start(ctx context.Context) error {
 
 func (b *broker) openLogs(ctx context.Context) error {
 	c := b.cfg
+	deleted, err := b.deletedWhileAway(ctx)
+	if err != nil {
+		return err
+	}
 	logs, err := commitlog.Open(ctx, commitlog.Options{
-		Dirs: b.dirs, BrokerID: c.ID, ClusterID: b.clusterID, Log: b.log,
+		Deleted: deleted,
+		Dirs:    b.dirs, BrokerID: c.ID, ClusterID: b.clusterID, Log: b.log,
 		LogConfig:    b.dynamic.LogConfig,
 		OnDirFailure: func(dir string, err error) { b.replicas.OnLogDirFailure(dir, err) },
 		DeleteDelay:  func() time.Duration { return b.dynamic.Broker().LogDefaults.FileDeleteDelay },

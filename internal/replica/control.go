@@ -34,6 +34,9 @@ func (m *Manager) takeOfflineLocked(tps []cluster.TopicPartition) {
 	for _, tp := range tps {
 		if p := m.hosted.partitions[tp]; p != nil {
 			closing = append(closing, p)
+			if log := p.Log(); log != nil {
+				m.control.lost[tp] = log.TopicID()
+			}
 		}
 		m.hosted.partitions[tp] = nil
 	}

@@ -140,9 +140,10 @@ const (
 // decide applies the table of control-plane behaviour 7.3 to one partition, in its order.
 func (m *Manager) decide(s *step, kraft bool) (decision, cluster.ErrorCode) {
 	p, state := m.Partition(s.tp)
-	if state == HostedOffline {
+	if lost := m.control.lost[s.tp]; state == HostedOffline && (!s.isNew || s.topicID.IsZero() || lost.IsZero() || lost == s.topicID) {
 		return ignore, cluster.KafkaStorageError
 	}
+	// With another id it is a later topic of the name, and what lies in the failed dir is not its replica (Kafka refuses it).
 	local, log := cluster.NoLeaderEpoch, (*commitlog.Log)(nil)
 	if p != nil {
 		s.isHosted = true
@@ -236,6 +237,7 @@ func (m *Manager) finishStepsLocked(steps []step, codes []cluster.ErrorCode) con
 			codes[s.at] = commitlog.Code(s.err)
 			if codes[s.at] == cluster.KafkaStorageError {
 				failed = append(failed, s.tp)
+				m.control.lost[s.tp] = s.topicID
 			}
 		case s.orphan:
 			orphans++

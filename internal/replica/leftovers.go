@@ -23,7 +23,10 @@ func (m *Manager) RemoveLeftovers(topic string, id cluster.TopicID, partitions [
 		p, state := m.Partition(tp)
 		switch {
 		case known && log.TopicID() != id && !(log.TopicID().IsZero() && state == HostedNone):
-			// Of a later topic, whose replica has taken the place.
+			// Of a later topic, whose replica has taken the place. The earlier one may lie in a dir that is offline.
+			if m.logs.HasOfflineDir() {
+				errs = append(errs, fmt.Errorf("%s: %w", tp, ErrMayLieOffline))
+			}
 		case known && state == HostedOffline, !known && (state == HostedOffline || m.logs.HasOfflineDir()):
 			errs = append(errs, fmt.Errorf("%s: %w", tp, ErrMayLieOffline))
 		case known:

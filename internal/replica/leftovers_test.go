@@ -48,3 +48,43 @@ func TestLeftoversThatMayLieInAFailedDirAreAskedForAgain(t *testing.T) {
 		t.Errorf("removed %d, %v", n, err)
 	}
 }
+
+// R03: while a log dir is away a later topic of a name gets its replica in another dir, the earlier one's is not taken for it, and the record of
+// what the deletion left stays until the dir is back. Kafka refuses the later topic's replica until a restart.
+func TestALaterTopicIsNotHeldUpByAFailedDir(t *testing.T) {
+	b := newTestBroker(t, brokerOptions{offlineDir: true})
+	b.alive(1)
+	tp := cluster.TopicPartition{Topic: "t"}
+	old, next := cluster.TopicID{1}, cluster.TopicID{2}
+	if code := b.leadCode(leadState{topic: "t", id: old, leader: 1, isr: []int32{1}}); code != cluster.KafkaStorageError {
+		t.Fatalf("the replica that may lie in the failed dir: %s", code)
+	}
+	if code := b.leadCode(leadState{topic: "t", id: old, leader: 1, isr: []int32{1}, isNew: true}); code != cluster.KafkaStorageError {
+		t.Errorf("the same topic, called new: %s", code)
+	}
+	if code := b.leadCode(leadState{topic: "t", id: next, leader: 1, isr: []int32{1}}); code != cluster.KafkaStorageError {
+		t.Errorf("a later topic that may have been here before: %s", code)
+	}
+	b = newTestBroker(t, brokerOptions{offlineDir: true})
+	b.alive(1)
+	b.leadCode(leadState{topic: "t", id: old, leader: 1, isr: []int32{1}})
+	if code := b.leadCode(leadState{topic: "t", id: next, leader: 1, isr: []int32{1}, isNew: true}); code != cluster.None {
+		t.Errorf("a later topic that is new: %s", code)
+	}
+	if _, state := b.Partition(tp); state != HostedOnline {
+		t.Errorf("its replica is %v", state)
+	}
+	if n, err := b.RemoveLeftovers("t", old, []int32{0}); n != 0 || !errors.Is(err, ErrMayLieOffline) {
+		t.Errorf("removed %d of the earlier topic, %v", n, err)
+	}
+	if log, ok := b.logs.Get(tp); !ok || log.TopicID() != next {
+		t.Error("the later topic's log is gone")
+	}
+}
+
+// leadCode sends one partition's LeaderAndIsr with its topic id and gives the partition's code.
+func (b *testBroker) leadCode(s leadState) cluster.ErrorCode {
+	b.t.Helper()
+	resp := b.HandleLeaderAndISR(leaderAndISRRequest(7, s))
+	return cluster.ErrorCode(resp.Topics[0].Partitions[0].ErrorCode)
+}

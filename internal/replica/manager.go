@@ -113,6 +113,8 @@ type Manager struct {
 		epoch cluster.ControllerEpoch
 		// orphans could not follow because their leaders were not known to be alive; UpdateMetadata may bring them.
 		orphans map[cluster.TopicPartition]transition
+		// lost are the topic ids of HostedOffline partitions, as far as they are known.
+		lost map[cluster.TopicPartition]cluster.TopicID
 	}
 	// checkpointing starts with the first LeaderAndIsr request: before it, logs are there without their partitions.
 	checkpointing atomic.Bool
@@ -144,6 +146,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m.topics.topics = map[string]*topicStats{}
 	m.control.orphans = map[cluster.TopicPartition]transition{}
+	m.control.lost = map[cluster.TopicPartition]cluster.TopicID{}
 	m.hosted.partitions = map[cluster.TopicPartition]*Partition{}
 	m.produces, m.fetches, m.deletes = newPurgatory(m.timers), newPurgatory(m.timers), newPurgatory(m.timers)
 	m.env = environment{
