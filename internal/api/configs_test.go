@@ -340,6 +340,7 @@ func TestConfigsReadEarlierNeverReplaceThoseReadLater(t *testing.T) {
 
 func TestConfigNotificationsThatAreNotForUs(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
+		synctest.Wait() // what the broker reads at its start is read
 		calls := b.calls.Load()
 		for path, isError := range map[string]bool{"users/x/y": true, "users/u/clients/c/d": true, "clients/..": true, "ips/%zz": true, "groups/x": false, "brokers/7": false, "topics": true, "topics/../x": true} {
 			if err := b.h.HandleConfigChange(b.ctx, coord.EncodeConfigChange(path)); (err != nil) != isError {
