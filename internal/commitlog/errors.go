@@ -78,6 +78,10 @@ func errno(err error) string {
 	return ""
 }
 
+// outOfFiles reports whether an error tells that the process or the system has too many files open. The disk is well, and what was to
+// be done can be done later.
+func outOfFiles(err error) bool { return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) }
+
 // sickDisk reports whether an error tells of the whole volume rather than of one entry on it.
 func sickDisk(err error) bool {
 	for _, no := range []syscall.Errno{syscall.EIO, syscall.EROFS, syscall.ENXIO, syscall.ENODEV, syscall.ESTALE, syscall.ENOSPC} {

@@ -106,15 +106,15 @@ func (x *index) spill() error {
 	if len(x.tail) == 0 && x.seg.has(x.name) {
 		return nil
 	}
-	f, err := x.seg.file(x.name, true)
-	if err != nil || len(x.tail) == 0 {
-		return err
-	}
 	b := make([]byte, len(x.tail)*x.width)
 	for i, e := range x.tail {
 		x.put(b[i*x.width:], e)
 	}
-	if _, err := f.WriteAt(b, int64(x.stored*x.width)); err != nil {
+	err := x.seg.briefly(x.name, true, func(f vfs.File) error {
+		_, err := f.WriteAt(b, int64(x.stored*x.width))
+		return err
+	})
+	if err != nil || len(b) == 0 {
 		return err
 	}
 	x.mu.Lock()
@@ -285,11 +285,7 @@ func (x *index) truncate(n int) error {
 	if !cut {
 		return nil
 	}
-	f, err := x.seg.file(x.name, true)
-	if err != nil {
-		return err
-	}
-	return f.Truncate(int64(n * x.width))
+	return x.seg.briefly(x.name, true, func(f vfs.File) error { return f.Truncate(int64(n * x.width)) })
 }
 
 // truncateBelow drops entries for offsets at or after the given relative offset (Kafka: truncateTo).
@@ -345,12 +341,5 @@ func (x *index) reset() error {
 	x.mu.Lock()
 	x.stored, x.tail, x.final = 0, nil, indexEntry{}
 	x.mu.Unlock()
-	f, err := x.seg.file(x.name, false)
-	if isNotExist(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return f.Truncate(0)
+	return removeIfThere(x.seg.briefly(x.name, false, func(f vfs.File) error { return f.Truncate(0) }))
 }

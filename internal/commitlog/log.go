@@ -280,6 +280,9 @@ func (l *Log) ioError(err error) error {
 	if l.gone.Load() {
 		return errLogGone
 	}
+	if outOfFiles(err) { // Kafka takes the dir offline
+		return &StorageError{Dir: l.dir.path, Err: err}
+	}
 	return l.dir.fail(err)
 }
 

@@ -139,20 +139,34 @@ func (s *segment) file(suffix string, create bool) (vfs.File, error) {
 	return f, nil
 }
 
-// makeIndexes creates the index files empty, without keeping them open.
-func (s *segment) makeIndexes() error {
+// briefly calls use with one of the segment's files and closes it again, unless it was open before. Indexes are written this way: a
+// broker with many partitions must not keep a descriptor for each index that it once wrote to.
+func (s *segment) briefly(suffix string, create bool, use func(vfs.File) error) error {
 	s.files.Lock()
 	defer s.files.Unlock()
+	slot := fileSlot(suffix)
+	if f := s.files.open[slot]; f != nil {
+		return use(f)
+	}
+	flag := os.O_RDWR
+	if create {
+		flag |= os.O_CREATE
+	}
+	f, err := s.log.dir.fs.OpenFile(s.path(suffix), flag, vfs.FilePerm)
+	if err != nil {
+		return err
+	}
+	s.files.made[slot] = true
+	return errors.Join(use(f), f.Close())
+}
+
+// makeIndexes creates the index files empty.
+func (s *segment) makeIndexes() error {
 	for _, suffix := range []string{indexSuffix, timeIndexSuffix} {
-		if s.files.dropped || s.files.made[fileSlot(suffix)] {
+		if s.has(suffix) {
 			continue
 		}
-		f, err := s.log.dir.fs.OpenFile(s.path(suffix), os.O_RDWR|os.O_CREATE, vfs.FilePerm)
-		if err != nil {
-			return err
-		}
-		s.files.made[fileSlot(suffix)] = true
-		if err := f.Close(); err != nil {
+		if err := s.briefly(suffix, true, func(vfs.File) error { return nil }); err != nil {
 			return err
 		}
 	}
@@ -389,19 +403,18 @@ func (s *segment) reloadMaxTimestamp() error {
 
 // sync makes the segment's data, and when it is sealed its indexes, durable. The caller has acquired the segment.
 func (s *segment) sync(indexes bool) error {
-	kinds := []string{logSuffix}
-	if indexes {
-		kinds = append(kinds, indexSuffix, timeIndexSuffix)
+	f, err := s.file(logSuffix, false)
+	if err != nil {
+		return err
 	}
-	for _, kind := range kinds {
-		f, err := s.file(kind, false)
-		if isNotExist(err) && kind != logSuffix {
-			continue
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	for _, kind := range []string{indexSuffix, timeIndexSuffix} {
+		if !indexes {
+			break
 		}
-		if err != nil {
-			return err
-		}
-		if err := f.Sync(); err != nil {
+		if err := s.briefly(kind, false, vfs.File.Sync); err != nil && !isNotExist(err) {
 			return err
 		}
 	}
