@@ -80,7 +80,9 @@ func errno(err error) string {
 
 // outOfFiles reports whether an error tells that the process or the system has too many files open. The disk is well, and what was to
 // be done can be done later.
-func outOfFiles(err error) bool { return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) }
+func outOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
 
 // sickDisk reports whether an error tells of the whole volume rather than of one entry on it.
 func sickDisk(err error) bool {
