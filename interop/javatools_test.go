@@ -223,3 +223,49 @@ func TestKafkaDumpLogReadsSegmentsAndIndexes(t *testing.T) {
 		})
 	}
 }
+
+// A replica is moved to the other log dir of its broker as Kafka's own tool asks for it and sees it end; nothing is lost, and Kafka reads
+// the files in their new place.
+func TestKafkaReassignPartitionsMovesReplicasBetweenLogDirs(t *testing.T) {
+	dirs := []string{filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "two")}
+	b := startBroker(t, "log.dirs="+strings.Join(dirs, ","))
+	k := kafkaTools{t, env(t, releases[0].variable), b, false}
+	b.topics("--create", "--topic", "m", "--partitions", "1", "--config", "segment.bytes=65536").ok(t)
+	in := numbers(0, 20000)
+	commandInput(t, in, "kcat", "-b", b.addr, "-P", "-t", "m", "-X", "batch.num.messages=100").ok(t)
+	from, to := dirs[0], dirs[1]
+	if _, err := os.Stat(filepath.Join(from, "m-0")); err != nil {
+		from, to = to, from
+	}
+	plan := filepath.Join(t.TempDir(), "plan.json")
+	if err := os.WriteFile(plan, fmt.Appendf(nil, `{"version":1,"partitions":[{"topic":"m","partition":0,"replicas":[1],"log_dirs":[%q]}]}`, to), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	reassign := func(action string) string {
+		return k.run("", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--bootstrap-server", b.addr, "--reassignment-json-file", plan, action).ok(t)
+	}
+	if out := reassign("--execute"); !strings.Contains(out, "Successfully started moving log directory to "+to+" for replica m-0 with broker 1") {
+		t.Errorf("execute printed %q", out)
+	}
+	eventually(t, 20*time.Second, "the tool sees the move end", func() (bool, string) {
+		out := reassign("--verify")
+		return strings.Contains(out, "Reassignment of replica m-0-1 completed successfully."), out
+	})
+	if got := command(t, "kcat", "-b", b.addr, "-C", "-t", "m", "-o", "beginning", "-e", "-q").ok(t); got != in {
+		t.Errorf("%d bytes, not the %d that were produced", len(got), len(in))
+	}
+	if code := b.stop(); code != 0 {
+		t.Errorf("clean stop gave exit code %d", code)
+	}
+	if left, err := filepath.Glob(filepath.Join(from, "m-0*")); err != nil || len(left) != 1 || !strings.HasSuffix(left[0], "-delete") {
+		t.Errorf("the old dir has %v, %v", left, err)
+	}
+	files, err := filepath.Glob(filepath.Join(to, "m-0", "*.*g"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("files %v, %v", files, err)
+	}
+	out := k.run("", "kafka.tools.DumpLogSegments", "--deep-iteration", "--files", strings.Join(files, ",")).ok(t)
+	if n := strings.Count(out, "| offset: "); n != 20000 {
+		t.Errorf("kafka-dump-log saw %d of 20000 records", n)
+	}
+}

@@ -152,7 +152,12 @@ func guardedClusterRequests() []guardedRequest {
 	quotas := kmsg.NewPtrAlterClientQuotasRequest()
 	quotas.Entries = []kmsg.AlterClientQuotasRequestEntry{{Entity: []kmsg.AlterClientQuotasRequestEntryEntity{{Type: "user", Name: new("u")}}}}
 	alter.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "0"}}
+	move := kmsg.NewPtrAlterReplicaLogDirsRequest()
+	move.Dirs = []kmsg.AlterReplicaLogDirsRequestDir{{Dir: "/nowhere", Topics: []kmsg.AlterReplicaLogDirsRequestDirTopic{{Topic: "t", Partitions: []int32{0}}}}}
 	return []guardedRequest{
+		{2, move, acl.Alter, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 {
+			return r.(*kmsg.AlterReplicaLogDirsResponse).Topics[0].Partitions[0].ErrorCode
+		}},
 		{3, acls, acl.Describe, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.DescribeACLsResponse).ErrorCode }},
 		{3, create, acl.Alter, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.CreateACLsResponse).Results[0].ErrorCode }},
 		{3, remove, acl.Alter, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.DeleteACLsResponse).Results[0].ErrorCode }},

@@ -178,6 +178,7 @@ func (h *Handlers) apis() []servedAPI {
 		{kmsg.IncrementalAlterConfigs, 0, 1, wire.AllListeners, h.inOrder(h.handleIncrementalAlterConfigs)},
 		{kmsg.DescribeClientQuotas, 0, 1, wire.AllListeners, h.inOrder(h.handleDescribeClientQuotas)},
 		{kmsg.AlterClientQuotas, 0, 1, wire.AllListeners, h.inOrder(h.handleAlterClientQuotas)},
+		{kmsg.AlterReplicaLogDirs, 0, 2, wire.AllListeners, h.inOrder(h.handleAlterReplicaLogDirs)},
 		{kmsg.DescribeLogDirs, 0, 5, wire.AllListeners, h.inOrder(h.handleDescribeLogDirs)},
 		{kmsg.DescribeACLs, 0, 3, wire.AllListeners, h.handleDescribeACLs},
 		{kmsg.CreateACLs, 0, 3, wire.AllListeners, h.inOrder(h.handleCreateACLs)},

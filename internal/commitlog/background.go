@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"klamm/internal/cluster"
 )
 
 // lateDelay is how long a log's leader-epoch file may lag behind: a burst of first appends should not pay for it.
@@ -44,6 +46,9 @@ func (m *Manager) dirFailed(d *logDir) {
 
 // flushSoon asks for a log to be flushed up to an offset, after a roll.
 func (m *Manager) flushSoon(l *Log, offset int64) {
+	if l.future.Load() {
+		return // its Move flushes it
+	}
 	m.queue.mu.Lock()
 	m.queue.flush[l] = max(m.queue.flush[l], offset)
 	m.queue.mu.Unlock()
@@ -175,10 +180,12 @@ func (m *Manager) leaveDir(d *logDir) {
 	cause := d.failure.Load().Err
 	var dropped []*Log
 	m.mu.Lock()
-	for tp, l := range m.logs {
-		if l.dir == d {
-			dropped = append(dropped, l)
-			delete(m.logs, tp)
+	for _, in := range []map[cluster.TopicPartition]*Log{m.logs, m.futures} {
+		for tp, l := range in {
+			if l.dir == d {
+				dropped = append(dropped, l)
+				delete(in, tp)
+			}
 		}
 	}
 	d.logs = 0

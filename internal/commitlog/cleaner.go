@@ -57,7 +57,7 @@ func (m *Manager) dirtiest() (*Log, cleanJob) {
 	now := time.Now().UnixMilli()
 	for _, l := range m.Logs() {
 		cfg := l.cfg.Load()
-		if !cfg.Compact || !l.onDisk.Load() || l.uncleanable.Load() {
+		if !cfg.Compact || !l.onDisk.Load() || l.uncleanable.Load() || m.isMoving(l.tp) {
 			continue
 		}
 		j, overdue, err := l.cleanable(cfg, now)

@@ -16,35 +16,50 @@ import (
 
 // Delete takes partitions' logs away: each directory is renamed to "<topic>-<p>.<uuid>-delete" and removed after the delete delay. The result
 // has the partitions whose rename failed; their logs go on serving. When it returns, the renames are durable. Partitions without a log are
-// no failure here: the caller checks HasOfflineDir, since the replica may lie in a failed dir.
+// no failure here: the caller checks HasOfflineDir, since the replica may lie in a failed dir. A copy on its way to another dir goes first:
+// a crash in between leaves a log, which is deleted when the controller asks again, not a copy of nothing.
 func (m *Manager) Delete(tps []cluster.TopicPartition) map[cluster.TopicPartition]error {
 	failed := map[cluster.TopicPartition]error{}
-	renamed := map[*logDir]int{}
+	renamed := map[*logDir]int{} // how many
 	for _, tp := range tps {
 		m.mu.RLock()
-		l, ok := m.logs[tp]
+		logs := [...]*Log{m.futures[tp], m.logs[tp]}
 		m.mu.RUnlock()
-		if !ok {
-			continue
-		}
-		onDisk, err := l.renameAway()
-		if err != nil {
-			m.log.Warn("cannot delete a log, it stays", "partition", tp.String(), "dir", l.dir.path, "errno", errno(err), "err", err)
-			failed[tp] = err
-			continue
-		}
-		m.forget(l)
-		if onDisk {
-			renamed[l.dir]++
-			m.removeLater(l.dir, *l.name.Load())
+		for _, l := range logs {
+			if l == nil {
+				continue
+			}
+			if err := m.takeAway(l, renamed); err != nil {
+				failed[tp] = err
+				break
+			}
 		}
 	}
+	m.settleRenames(renamed)
+	return failed
+}
+
+// takeAway deletes one log, up to the dir's settling.
+func (m *Manager) takeAway(l *Log, renamed map[*logDir]int) error {
+	onDisk, err := l.renameAway()
+	if err != nil {
+		m.log.Warn("cannot delete a log, it stays", "partition", l.tp.String(), "dir", l.dir.path, "errno", errno(err), "err", err)
+		return err
+	}
+	m.forget(l)
+	if onDisk {
+		renamed[l.dir]++
+		m.removeLater(l.dir, *l.name.Load())
+	}
+	return nil
+}
+
+func (m *Manager) settleRenames(renamed map[*logDir]int) {
 	for d := range renamed {
 		if err := m.settleDeletes(d); err != nil {
 			m.log.Error("settle deletions", "dir", d.path, "err", err)
 		}
 	}
-	return failed
 }
 
 // settleDeletes makes renames durable and takes the deleted logs out of the checkpoints, once per dir and batch.
@@ -61,6 +76,10 @@ func (m *Manager) settleDeletes(d *logDir) error {
 func (l *Log) renameAway() (onDisk bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.renameAwayLocked()
+}
+
+func (l *Log) renameAwayLocked() (onDisk bool, err error) {
 	if l.gone.Load() {
 		return false, nil
 	}
@@ -69,13 +88,7 @@ func (l *Log) renameAway() (onDisk bool, err error) {
 	}
 	l.gone.Store(true)
 	if l.onDisk.Load() {
-		name := deleteDirName(l.tp)
-		l.saving.Lock() // a leader-epoch file being written would find its directory gone half way
-		err := l.dir.fs.Rename(*l.name.Load(), name)
-		if err == nil {
-			l.name.Store(&name)
-		}
-		l.saving.Unlock()
+		err := l.rename(deleteDirName(l.tp))
 		switch {
 		case isNotExist(err): // somebody removed it by hand: nothing is left to delete
 			l.onDisk.Store(false)

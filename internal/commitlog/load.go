@@ -80,6 +80,9 @@ func (ld *loader) list() error {
 			continue
 		}
 		name := e.Name()
+		if name == movedHereFile {
+			ld.l.movedHere = true
+		}
 		if strings.HasSuffix(name, cleanedSuffix) {
 			if offset, _, ok := parseFileName(name); ok {
 				minCleaned = min(minCleaned, offset)

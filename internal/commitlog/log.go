@@ -44,6 +44,8 @@ type Log struct {
 	epochs   epochCache
 	// gone is set, under mu, when the log was deleted or closed: every later operation answers errLogGone.
 	gone atomic.Bool
+	// future is true while this is the copy of a log that moves to this dir. Only the Move writes it, and nothing flushes it but the Move.
+	future atomic.Bool
 	// truncations counts truncations, so that a flush that overlapped one does not raise the recovery point.
 	truncations atomic.Int64
 	flushedMs   atomic.Int64
@@ -60,6 +62,8 @@ type Log struct {
 	marks struct {
 		sync.Mutex // guards what follows; a leaf lock
 		end, hw    OffsetMetadata
+		// cut is the lowest offset that the log was truncated to since a Move asked, noCut when it was not.
+		cut int64
 	}
 
 	// mu orders appends, rolls, truncations and deletion. It is held across the file writes of those, on purpose: they are one another's
@@ -67,6 +71,7 @@ type Log struct {
 	mu        sync.Mutex
 	metaDone  bool // partition.metadata is written
 	touched   bool // there is something for Close to write
+	movedHere bool // movedHereFile was found; only while loading
 	producers producerState
 }
 
@@ -77,6 +82,7 @@ func newLog(m *Manager, dir *logDir, tp cluster.TopicPartition, id cluster.Topic
 	l.cfg.Store(cfg)
 	l.topicID.Store(&id)
 	l.unstable.Store(-1)
+	l.marks.cut = noCut
 	l.flushedMs.Store(time.Now().UnixMilli())
 	l.setSegments([]*segment{l.newSegment(0)})
 	return l

@@ -24,8 +24,11 @@ type Manager struct {
 	log  *slog.Logger
 	dirs []*logDir
 
-	mu   sync.RWMutex // guards the fields below and logDir.logs; no IO under it
-	logs map[cluster.TopicPartition]*Log
+	mu        sync.RWMutex // guards the fields below and logDir.logs; no IO under it
+	logs      map[cluster.TopicPartition]*Log
+	futures   map[cluster.TopicPartition]*Log   // copies on their way to another dir
+	preferred map[cluster.TopicPartition]string // where a log that does not exist yet is wanted
+	loaded    []*Log                            // by Open, until placeLoaded gives them their places
 
 	closed  atomic.Bool
 	queue   workQueue
@@ -52,7 +55,7 @@ func (m *Manager) Get(tp cluster.TopicPartition) (*Log, bool) {
 	return l, true
 }
 
-// GetOrCreate returns the partition's log, or a new one in the online dir with the fewest logs. A replica that is not new (isNew false) is
+// GetOrCreate returns the partition's log, or a new one in the dir that PreferDir named, else in the online dir with the fewest logs. A replica that is not new (isNew false) is
 // not created while a dir is offline, since it may lie there: *StorageError. A log without topic id takes the given one (zero is allowed and
 // means unknown); another id is ErrInconsistentTopicID. No file is touched before the first append.
 func (m *Manager) GetOrCreate(tp cluster.TopicPartition, id cluster.TopicID, isNew bool) (*Log, error) {
@@ -102,9 +105,13 @@ func (m *Manager) findOrAdd(tp cluster.TopicPartition, id cluster.TopicID, isNew
 			best = d
 		}
 	}
+	if d := m.dirOf(m.preferred[tp]); d != nil && d.online() {
+		best = d
+	}
 	if best == nil {
 		return nil, &StorageError{Dir: m.dirs[0].path, Err: fmt.Errorf("no log dir is online")}
 	}
+	delete(m.preferred, tp)
 	l = newLog(m, best, tp, id, cfg)
 	m.addLocked(l)
 	return l, nil
@@ -119,9 +126,11 @@ func (m *Manager) addLocked(l *Log) {
 func (m *Manager) forget(l *Log) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.logs[l.tp] == l {
-		delete(m.logs, l.tp)
-		l.dir.logs--
+	for _, in := range []map[cluster.TopicPartition]*Log{m.logs, m.futures} {
+		if in[l.tp] == l {
+			delete(in, l.tp)
+			l.dir.logs--
+		}
 	}
 }
 
@@ -140,8 +149,9 @@ func (m *Manager) liveLogs() []*Log {
 	return slices.DeleteFunc(out, func(l *Log) bool { return l.gone.Load() || !l.dir.online() })
 }
 
+// logsIn returns the logs of a dir, copies on their way into it among them.
 func (m *Manager) logsIn(d *logDir) []*Log {
-	return slices.DeleteFunc(m.liveLogs(), func(l *Log) bool { return l.dir != d })
+	return slices.DeleteFunc(append(m.liveLogs(), m.Futures()...), func(l *Log) bool { return l.dir != d })
 }
 
 // Dirs describes the log dirs in configured order.
@@ -164,12 +174,18 @@ func (m *Manager) Dirs() []DirStatus {
 
 // IsDirOnline reports whether the log dir of that path works.
 func (m *Manager) IsDirOnline(path string) bool {
+	d := m.dirOf(path)
+	return d != nil && d.online()
+}
+
+// dirOf finds a log dir by its path, nil when there is none.
+func (m *Manager) dirOf(path string) *logDir {
 	for _, d := range m.dirs {
 		if d.path == path {
-			return d.online()
+			return d
 		}
 	}
-	return false
+	return nil
 }
 
 // HasOfflineDir reports whether any log dir has failed: then an unknown replica may lie in it.
@@ -180,7 +196,7 @@ func (m *Manager) HasOfflineDir() bool {
 // UpdateConfig re-reads the configuration of one topic's logs.
 func (m *Manager) UpdateConfig(topic string) {
 	cfg := m.o.LogConfig(topic)
-	for _, l := range m.liveLogs() {
+	for _, l := range append(m.liveLogs(), m.Futures()...) {
 		if l.tp.Topic == topic {
 			l.cfg.Store(cfg)
 		}
@@ -189,7 +205,7 @@ func (m *Manager) UpdateConfig(topic string) {
 
 // UpdateAllConfigs re-reads the configuration of all logs, after the broker's defaults changed.
 func (m *Manager) UpdateAllConfigs() {
-	for _, l := range m.liveLogs() {
+	for _, l := range append(m.liveLogs(), m.Futures()...) {
 		cfg := m.o.LogConfig(l.tp.Topic)
 		l.cfg.Store(cfg)
 	}

@@ -78,6 +78,21 @@ func deleteDirName(tp cluster.TopicPartition) string {
 	return tp.Topic[:min(len(tp.Topic), maxFileName-len(tail))] + tail
 }
 
+// futureDirName gives a fresh "<topic>-<p>.<uuid>-future". It is not cut: the name tells the partition (Kafka: LocalLog.logFutureDirName).
+func futureDirName(tp cluster.TopicPartition) string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // crypto/rand.Read never fails
+	return tp.String() + "." + hex.EncodeToString(id[:]) + futureDirSuffix
+}
+
+// parseFutureDir reads "<topic>-<p>.<uuid>-future".
+func parseFutureDir(name string) (cluster.TopicPartition, bool) {
+	if !isSpecialDir(name, futureDirSuffix) {
+		return cluster.TopicPartition{}, false
+	}
+	return parsePartitionDir(name[:strings.LastIndexByte(name, '.')])
+}
+
 func isSpecialDir(name, suffix string) bool {
 	return strings.HasSuffix(name, suffix) && specialDirPattern.MatchString(name)
 }

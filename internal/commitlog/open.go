@@ -20,7 +20,10 @@ import (
 // cannot be read or written is left offline as long as another one works.
 func Open(ctx context.Context, o Options) (*Manager, error) {
 	o.setDefaults()
-	m := &Manager{o: o, log: o.Log, logs: map[cluster.TopicPartition]*Log{}}
+	m := &Manager{
+		o: o, log: o.Log,
+		logs: map[cluster.TopicPartition]*Log{}, futures: map[cluster.TopicPartition]*Log{}, preferred: map[cluster.TopicPartition]string{},
+	}
 	m.queue.init()
 	m.removal.init()
 	for _, spec := range o.Dirs {
@@ -65,7 +68,7 @@ func (m *Manager) openDirs(ctx context.Context) error {
 	if len(offline) == len(m.dirs) {
 		return fmt.Errorf("no log dir can be used: %w", errors.Join(offline...))
 	}
-	return nil
+	return m.placeLoaded()
 }
 
 // claim locks a dir and checks that it is ours.
@@ -115,17 +118,21 @@ func (m *Manager) loadDir(ctx context.Context, d *logDir) error {
 	g.SetLimit(m.o.RecoveryThreads)
 	n := 0
 	for _, e := range entries {
-		tp, ok := m.partitionOf(d, e)
+		tp, future, ok := m.partitionOf(d, e)
 		if !ok {
 			continue
 		}
+		name := e.Name()
 		n++
 		at := loadState{clean: clean, recoveryPoint: points[tp], pointKnown: pointKnown, start: starts[tp], highWatermark: marks[tp], cleaned: cleaned[tp]}
 		g.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			return m.loadLog(d, tp, at)
+			l := newLog(m, d, tp, cluster.TopicID{}, m.o.LogConfig(tp.Topic))
+			l.name.Store(&name)
+			l.future.Store(future)
+			return m.loadLog(l, at)
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -135,25 +142,27 @@ func (m *Manager) loadDir(ctx context.Context, d *logDir) error {
 	return nil
 }
 
-// partitionOf tells whether an entry of a log dir is a partition to load. Directories on their way out are queued for removal.
-func (m *Manager) partitionOf(d *logDir, e fs.DirEntry) (cluster.TopicPartition, bool) {
+// partitionOf tells whether an entry of a log dir is a partition to load, or the copy of one (future). Directories on their way out are
+// queued for removal.
+func (m *Manager) partitionOf(d *logDir, e fs.DirEntry) (tp cluster.TopicPartition, future, ok bool) {
 	name := e.Name()
 	if !e.IsDir() {
-		return cluster.TopicPartition{}, false
+		return tp, false, false
 	}
-	switch {
-	case strings.HasSuffix(name, deleteDirSuffix) && isSpecialDir(name, deleteDirSuffix):
+	if strings.HasSuffix(name, deleteDirSuffix) && isSpecialDir(name, deleteDirSuffix) {
 		m.removeLater(d, name)
-		return cluster.TopicPartition{}, false
-	case isSpecialDir(name, strayDirSuffix), isSpecialDir(name, futureDirSuffix):
-		m.log.Warn("leaving a directory alone", "dir", d.path, "name", name)
-		return cluster.TopicPartition{}, false
+		return tp, false, false
 	}
-	tp, ok := parsePartitionDir(name)
+	if tp, future = parseFutureDir(name); future {
+		return tp, true, true
+	}
+	if !isSpecialDir(name, strayDirSuffix) {
+		tp, ok = parsePartitionDir(name)
+	}
 	if !ok {
 		m.log.Warn("not a partition's directory, leaving it alone", "dir", d.path, "name", name)
 	}
-	return tp, ok
+	return tp, false, ok
 }
 
 // readCheckpoint reads a checkpoint; an unreadable one is as good as none: recovery then starts at the log's start.
@@ -169,57 +178,12 @@ func (m *Manager) readCheckpoint(d *logDir, name string) (offsets map[cluster.To
 	return offsets, true
 }
 
-func (m *Manager) loadLog(d *logDir, tp cluster.TopicPartition, at loadState) error {
-	cfg := m.o.LogConfig(tp.Topic)
-	l := newLog(m, d, tp, cluster.TopicID{}, cfg)
+func (m *Manager) loadLog(l *Log, at loadState) error {
 	if err := l.load(at); err != nil {
-		return fmt.Errorf("load log %s/%s: %w", d.path, *l.name.Load(), err)
+		return fmt.Errorf("load log %s/%s: %w", l.dir.path, *l.name.Load(), err)
 	}
 	m.mu.Lock()
-	other, twice := m.logs[tp]
-	if !twice {
-		m.addLocked(l)
-	}
-	m.mu.Unlock()
-	if twice {
-		return m.settleTwice(l, other)
-	}
-	return nil
-}
-
-// settleTwice decides about a partition that was found in two dirs: a dir was away while its topic was deleted and another one of the name
-// made. The deleted topic's log goes the way of all deleted logs. Anything else stops the start.
-func (m *Manager) settleTwice(l, other *Log) error {
-	deleted := func(l *Log) bool {
-		return m.o.Deleted != nil && !l.TopicID().IsZero() && m.o.Deleted(l.tp, l.TopicID())
-	}
-	var doomed *Log
-	switch {
-	case l.TopicID() == other.TopicID():
-	case deleted(l):
-		doomed = l
-	case deleted(other):
-		doomed = other
-	}
-	if doomed == nil {
-		return fmt.Errorf("duplicate log directories for %s: %s/%s and %s/%s", l.tp, other.dir.path, l.tp, l.dir.path, l.tp)
-	}
-	if doomed == other {
-		m.mu.Lock()
-		if m.logs[l.tp] == other {
-			other.dir.logs--
-			m.addLocked(l)
-		}
-		m.mu.Unlock()
-	}
-	m.log.Info("deleting the log of a topic that was deleted while its log dir was away", "partition", l.tp.String(), "dir", doomed.dir.path, "id", doomed.TopicID())
-	onDisk, err := doomed.renameAway()
-	if err == nil && onDisk {
-		m.removeLater(doomed.dir, *doomed.name.Load())
-		err = doomed.dir.fs.SyncDir(".")
-	}
-	if err != nil {
-		return fmt.Errorf("delete log %s/%s: %w", doomed.dir.path, doomed.tp, err)
-	}
+	defer m.mu.Unlock()
+	m.loaded = append(m.loaded, l)
 	return nil
 }

@@ -160,10 +160,19 @@ type fataler interface {
 	Fatalf(string, ...any)
 }
 
-// readAll returns the offsets of all records from an offset up to the log's end.
+// readAll returns the offsets of all records from an offset up to the log's end, before which there must be one.
 func readAll(t fataler, l *Log, from int64) []int64 {
 	t.Helper()
-	var out []int64
+	out, upTo := readRecords(t, l, from)
+	if upTo < l.LogEndOffset() {
+		t.Fatalf("nothing at offset %d of %d", upTo, l.LogEndOffset())
+	}
+	return out
+}
+
+// readRecords returns the offsets of all records from an offset on, and the offset after the last one.
+func readRecords(t fataler, l *Log, from int64) (out []int64, upTo int64) {
+	t.Helper()
 	for from < l.LogEndOffset() {
 		r, err := l.Read(from, ReadOptions{MaxBytes: 1 << 20, Isolation: LogEnd, MinOneMessage: true})
 		if err != nil {
@@ -175,7 +184,7 @@ func readAll(t fataler, l *Log, from int64) []int64 {
 		}
 		r.Records.Release()
 		if len(buf) == 0 {
-			t.Fatalf("nothing at offset %d of %d", from, l.LogEndOffset())
+			break
 		}
 		for len(buf) > 0 {
 			b, rest, err := record.NextBatch(buf)
@@ -200,7 +209,7 @@ func readAll(t fataler, l *Log, from int64) []int64 {
 			buf, from = rest, b.NextOffset()
 		}
 	}
-	return out
+	return out, from
 }
 
 func offsets(from, to int64) []int64 {

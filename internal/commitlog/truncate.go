@@ -67,6 +67,7 @@ func (l *Log) lowerRecoveryPoint(offset int64) error {
 	lower := l.recovery.Load() > offset
 	l.recovery.Store(min(l.recovery.Load(), offset))
 	l.cleaned.Store(min(l.cleaned.Load(), offset))
+	l.marks.cut = min(l.marks.cut, offset)
 	l.marks.Unlock()
 	if !lower || !l.onDisk.Load() {
 		return nil

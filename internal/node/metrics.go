@@ -143,6 +143,10 @@ func (e emitter) replicas(m replica.Metrics) {
 	e.gauge(d, "requests waiting", float64(m.DelayedFetch), "delayedoperation", "Fetch")
 	e.gauge(d, "requests waiting", float64(m.DelayedDeleteRecords), "delayedoperation", "DeleteRecords")
 	e.gauge("kafka_server_replicafetchermanager_maxlag", "messages the slowest follower partition is behind", float64(m.MaxLag), "clientid", "Replica")
+	const a = "kafka_server_replicaalterlogdirsmanager_"
+	e.gauge(a+"maxlag", "messages that the copy of a replica on its way to another log dir is short of, at most", float64(m.LogDirMovesMaxLag), "clientid", "ReplicaAlterLogDirs")
+	e.gauge(a+"failedpartitionscount", "replicas whose move between log dirs failed and is tried again", float64(m.LogDirMovesFailed), "clientid", "ReplicaAlterLogDirs")
+	e.gauge("klamm_log_dir_moves", "replicas on their way to another log dir", float64(m.LogDirMoves))
 }
 
 // traffic is the broker's, without a label, as Kafka's MBeans without a topic.

@@ -216,11 +216,12 @@ func (b *broker) replicaOptions(dial dialFunc) replica.Options {
 			CheckpointInterval: c.ReplicaHighWatermarkCheckpointInterval, NumFetchers: c.NumReplicaFetchers,
 			FetchMinBytes: int32(c.ReplicaFetchMinBytes), FetchMaxBytes: int32(c.ReplicaFetchMaxBytes),
 			FetchResponseMaxBytes: int32(c.ReplicaFetchResponseMaxBytes), FetchWaitMax: c.ReplicaFetchWaitMax,
-			FetchBackoff: c.ReplicaFetchBackoff, SocketTimeout: c.ReplicaSocketTimeout,
+			FetchBackoff: c.ReplicaFetchBackoff, SocketTimeout: c.ReplicaSocketTimeout, NumLogDirMovers: c.NumReplicaAlterLogDirsThreads,
 			Versions: replica.VersionsFor(c.InterBrokerProtocol),
 		},
 		LeaderThrottle: b.quotas.leader, FollowerThrottle: b.quotas.follower,
 		Logs: b.logs, Metadata: b.cache, BrokerEpoch: b.reg.epoch, Controller: b.channel, States: stateStore{b.store}, Log: b.log,
+		LogDirMoveRate: func() int64 { return b.dynamic.Broker().ReplicaAlterLogDirsIOMaxBytesPerSecond },
 		Dial: func(ctx context.Context, id cluster.BrokerID) (replica.Conn, error) {
 			e, ok := b.cache.Image().Endpoint(id, c.InterBrokerListener)
 			if !ok {

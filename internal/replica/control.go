@@ -29,6 +29,7 @@ func (m *Manager) controllerEpochStaleLocked(request string, controller, epoch i
 // takeOfflineLocked marks partitions as lying on a failed disk. control is held.
 func (m *Manager) takeOfflineLocked(tps []cluster.TopicPartition) {
 	m.fetchers.remove(tps)
+	m.moves.remove(tps)
 	closing := make([]*Partition, 0, len(tps))
 	m.hosted.Lock()
 	for _, tp := range tps {

@@ -6,7 +6,7 @@
 // update_metadata.go (the controller's requests), partition.go with leadership.go, isr.go, follower_state.go (one
 // partition), append.go, fetch.go, list_offsets.go, delete_records.go, epochs.go, log_dirs.go (clients' requests),
 // purgatory.go (waiting requests), alter_partition.go (ISR changes to the controller), fetch_session.go (KIP-227,
-// the leader's side), fetcher*.go and follower_session.go (the follower's side), stats.go.
+// the leader's side), fetcher*.go and follower_session.go (the follower's side), log_dir_moves.go (replicas that change their log dir), stats.go.
 //
 // Locks, in the order in which they may be taken:
 //
@@ -14,6 +14,7 @@
 //	Partition.mu           leadership; held for reading while a leader or follower appends
 //	Partition.following    a follower's log, while a fetcher appends to it or truncates it
 //	Partition.followers    the leader's notes about its followers
+//	logDirMoves.mu         which replicas move between log dirs; held for no IO
 //	fetcherManager.mu      which fetcher has what; then fetcher.mu, a fetcher's partitions; held for no IO
 //	Manager.hosted         the map of partitions, never held while another lock is taken
 //	waiter.mu              one waiting request's check, which may read partitions (so it comes before Partition.mu

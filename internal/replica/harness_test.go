@@ -69,6 +69,8 @@ type brokerOptions struct {
 	controller ControllerChannel
 	dial       func(ctx context.Context, broker cluster.BrokerID) (Conn, error)
 	disk       *vfs.Mem // kept from an earlier broker
+	disk2      *vfs.Mem // makes a second log dir
+	moveRate   func() int64
 }
 
 func newTestBroker(t testing.TB, o brokerOptions) *testBroker {
@@ -83,6 +85,9 @@ func newTestBroker(t testing.TB, o brokerOptions) *testBroker {
 	}
 	if o.offlineDir {
 		dirs = append(dirs, commitlog.DirSpec{Path: "/disk2", Err: fs.ErrPermission})
+	}
+	if o.disk2 != nil {
+		dirs = append(dirs, commitlog.DirSpec{Path: "/disk2", FS: o.disk2})
 	}
 	lc := config.DefaultLogConfig()
 	if o.logConfig != nil {
@@ -105,7 +110,7 @@ func newTestBroker(t testing.TB, o brokerOptions) *testBroker {
 	o.config.BrokerID = b.id
 	b.Manager, err = New(Options{
 		Config: o.config, Logs: logs, Metadata: b.cache, BrokerEpoch: func() cluster.BrokerEpoch { return o.epoch }, Controller: o.controller,
-		Dial: o.dial, Log: slog.New(slog.DiscardHandler), Hooks: Hooks{
+		Dial: o.dial, Log: slog.New(slog.DiscardHandler), LogDirMoveRate: o.moveRate, Hooks: Hooks{
 			LeadershipChanged: func(elected, resigned []PartitionEpoch) {
 				b.elected, b.resigned = append(b.elected, elected...), append(b.resigned, resigned...)
 			},

@@ -221,7 +221,7 @@ func (m *Manager) publish(steps []step) {
 	}
 }
 
-// finishStepsLocked publishes new partitions, takes failed ones offline, starts fetchers and calls the coordinator hooks.
+// finishStepsLocked publishes new partitions, takes failed ones offline, starts fetchers and moves and calls the coordinator hooks.
 func (m *Manager) finishStepsLocked(steps []step, codes []cluster.ErrorCode) controlChange {
 	var change controlChange
 	var failed, refetch []cluster.TopicPartition
@@ -265,6 +265,7 @@ func (m *Manager) finishStepsLocked(steps []step, codes []cluster.ErrorCode) con
 	}
 	m.fetchers.remove(refetch)
 	m.fetchers.add(follow)
+	m.resumeMovesLocked()
 	if (len(elected) > 0 || len(resigned) > 0) && m.hooks.LeadershipChanged != nil {
 		m.hooks.LeadershipChanged(elected, resigned)
 	}

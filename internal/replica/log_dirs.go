@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"slices"
+
 	"klamm/internal/cluster"
 	"klamm/internal/commitlog"
 )
@@ -15,10 +17,11 @@ type LogDirInfo struct {
 
 // LogDirReplica is one replica in a log dir.
 type LogDirReplica struct {
-	TP        cluster.TopicPartition
-	Size      int64 // bytes
-	OffsetLag int64 // how far the log end lies behind the high watermark; -1 when the replica is not online
-	Future    bool  // a copy on its way to another dir; never yet
+	TP   cluster.TopicPartition
+	Size int64 // bytes
+	// OffsetLag is how far the log end lies behind the high watermark, or a copy's behind its log's; -1 when the replica is not online.
+	OffsetLag int64
+	Future    bool // a copy on its way to this dir
 }
 
 // DescribeLogDirs describes all log dirs with the wanted replicas, sorted by partition; nil wants all.
@@ -34,18 +37,34 @@ func (m *Manager) DescribeLogDirs(want func(cluster.TopicPartition) bool) []LogD
 		}
 		at[d.Path] = &out[i]
 	}
-	for _, log := range m.logs.Logs() {
+	futures := m.logs.Futures()
+	for _, log := range append(m.logs.Logs(), futures...) {
 		tp := log.TopicPartition()
 		if dir := at[log.Dir()]; dir != nil && (want == nil || want(tp)) {
-			dir.Replicas = append(dir.Replicas, LogDirReplica{TP: tp, Size: log.Size(), OffsetLag: m.offsetLag(tp, log)})
+			r := LogDirReplica{TP: tp, Size: log.Size(), Future: slices.Contains(futures, log)}
+			r.OffsetLag = m.offsetLag(log, r.Future)
+			dir.Replicas = append(dir.Replicas, r)
+		}
+	}
+	if len(futures) > 0 {
+		for i := range out {
+			slices.SortStableFunc(out[i].Replicas, func(a, b LogDirReplica) int { return a.TP.Compare(b.TP) })
 		}
 	}
 	return out
 }
 
-func (m *Manager) offsetLag(tp cluster.TopicPartition, log *commitlog.Log) int64 {
-	if p, state := m.Partition(tp); state != HostedOnline || p.Log() == nil {
+func (m *Manager) offsetLag(log *commitlog.Log, future bool) int64 {
+	p, state := m.Partition(log.TopicPartition())
+	if state != HostedOnline {
 		return -1
+	}
+	current := p.Log()
+	switch {
+	case current == nil:
+		return -1
+	case future:
+		return current.LogEndOffset() - log.LogEndOffset()
 	}
 	return max(log.HighWatermark()-log.LogEndOffset(), 0)
 }
@@ -83,7 +102,7 @@ type StrayReplica struct {
 	Reason  string
 }
 
-// StrayReplicas lists logs that the controller has not asked for and, as far as this broker's metadata goes, will not:
+// StrayReplicas lists logs, and copies that were on their way to another log dir, that the controller has not asked for and, as far as this broker's metadata goes, will not:
 // their topic is gone or another one of that name has taken its place, or the partition was moved away while this
 // broker was down. Kafka leaves them on the disk without a word. Nothing is deleted here: the metadata may be behind.
 // Before the first LeaderAndIsr and UpdateMetadata requests the list is empty.
@@ -93,7 +112,7 @@ func (m *Manager) StrayReplicas() []StrayReplica {
 		return nil
 	}
 	var out []StrayReplica
-	for _, log := range m.logs.Logs() {
+	for _, log := range append(m.logs.Logs(), m.logs.Futures()...) {
 		tp := log.TopicPartition()
 		if _, state := m.Partition(tp); state != HostedNone {
 			continue

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,7 @@ type Config struct {
 	FetchWaitMax          time.Duration // replica.fetch.wait.max.ms, 500 ms
 	FetchBackoff          time.Duration // replica.fetch.backoff.ms, 1 s
 	SocketTimeout         time.Duration // replica.socket.timeout.ms, 30 s: a fetcher's request that takes longer is given up
+	NumLogDirMovers       int           // num.replica.alter.log.dirs.threads, one for each log dir
 	Versions              Versions      // zero value: those of inter.broker.protocol.version 3.9
 }
 
@@ -69,7 +71,7 @@ type Hooks struct {
 	LogDirFailed func(dir string)
 }
 
-// Options are what a Manager works with. All fields but Hooks and States are required.
+// Options are what a Manager works with. All fields but Hooks, States, the throttles and LogDirMoveRate are required.
 type Options struct {
 	Config      Config
 	Logs        *commitlog.Manager
@@ -85,6 +87,8 @@ type Options struct {
 	// LeaderThrottle bounds what throttled replicas led here send to followers that are not in sync, FollowerThrottle what
 	// throttled replicas here fetch until they are (KIP-73). nil for none.
 	LeaderThrottle, FollowerThrottle *quota.Replication
+	// LogDirMoveRate is how many bytes per second may move between log dirs, now; nil: any number.
+	LogDirMoveRate func() int64
 }
 
 // Manager holds all partitions of this broker. All methods are safe for concurrent use.
@@ -106,6 +110,7 @@ type Manager struct {
 	isr      *alterPartitions
 	fetchers *fetcherManager
 	throttle *quota.Replication // of followers here
+	moves    *logDirMoves
 
 	// control serialises the controller's requests and holds the highest controller epoch met.
 	control struct {
@@ -139,6 +144,9 @@ func New(o Options) (*Manager, error) {
 	if o.FollowerThrottle == nil {
 		o.FollowerThrottle = quota.NewReplication(quota.DefaultWindows, time.Now())
 	}
+	if o.LogDirMoveRate == nil {
+		o.LogDirMoveRate = func() int64 { return math.MaxInt64 }
+	}
 	m := &Manager{
 		throttle: o.FollowerThrottle,
 		cfg:      o.Config, logs: o.Logs, metadata: o.Metadata, brokerEpoch: o.BrokerEpoch, hooks: o.Hooks, log: o.Log,
@@ -150,15 +158,16 @@ func New(o Options) (*Manager, error) {
 	m.hosted.partitions = map[cluster.TopicPartition]*Partition{}
 	m.produces, m.fetches, m.deletes = newPurgatory(m.timers), newPurgatory(m.timers), newPurgatory(m.timers)
 	m.env = environment{
-		self: o.Config.BrokerID, lagMax: o.Config.ReplicaLagTimeMax, metadata: o.Metadata, isr: m.isr, counters: &m.counters, throttle: o.LeaderThrottle,
+		self: o.Config.BrokerID, lagMax: o.Config.ReplicaLagTimeMax, logs: o.Logs, metadata: o.Metadata, isr: m.isr, counters: &m.counters, throttle: o.LeaderThrottle,
 		highWatermarkMoved: m.wakeAll,
 	}
 	m.fetchers = newFetcherManager(m, o.Dial)
+	m.moves = newLogDirMoves(m, cmp.Or(o.Config.NumLogDirMovers, len(o.Logs.Dirs())), o.LogDirMoveRate)
 	return m, nil
 }
 
 // Run does the background work until the context ends: deadlines of waiting requests, high watermark checkpoints, ISR
-// checks and changes, fetchers. At the end all waiting requests are answered and the high watermarks are written.
+// checks and changes, fetchers, moves between log dirs. At the end all waiting requests are answered and the high watermarks are written.
 func (m *Manager) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { m.timers.run(ctx); return nil })
@@ -169,6 +178,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	g.Go(func() error { m.runCheckpoints(ctx); return nil })
 	g.Go(func() error { m.runISRChecks(ctx); return nil })
 	g.Go(func() error { m.fetchers.run(ctx); return nil })
+	g.Go(func() error { m.moves.run(ctx); return nil })
 	return g.Wait()
 }
 

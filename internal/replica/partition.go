@@ -48,6 +48,7 @@ type Partition struct {
 type environment struct {
 	self     cluster.BrokerID
 	lagMax   time.Duration
+	logs     *commitlog.Manager
 	metadata *metadata.Cache
 	isr      *alterPartitions
 	counters *counters

@@ -106,6 +106,9 @@ type Metrics struct {
 	Fetchers                    int
 	FailedPartitions            int   // follower partitions whose fetcher gave up until new metadata comes
 	MaxLag                      int64 // most messages any follower partition here is behind
+	LogDirMoves                 int   // replicas on their way to another log dir
+	LogDirMovesMaxLag           int64 // most messages any of them is short of
+	LogDirMovesFailed           int   // of them, those whose last step failed
 }
 
 // Metrics computes the current metrics; it walks all hosted partitions.
@@ -119,6 +122,7 @@ func (m *Manager) Metrics() Metrics {
 		FetchRequests: c.fetchRequests.Load(), FailedFetch: c.failedFetch.Load(), FetcherErrors: c.fetcherErrors.Load(),
 	}
 	out.Fetchers, out.FailedPartitions, out.MaxLag = m.fetchers.gauges()
+	out.LogDirMoves, out.LogDirMovesMaxLag, out.LogDirMovesFailed = m.moves.gauges()
 	all := m.topics.total()
 	out.BytesIn, out.BytesOut, out.MessagesIn = all.BytesIn, all.BytesOut, all.MessagesIn
 	out.ReplicationBytesIn, out.ReplicationBytesOut = all.ReplicationBytesIn, all.ReplicationBytesOut
