@@ -219,12 +219,36 @@ func (w *World) WriteISR(tp cluster.TopicPartition, isr ...cluster.BrokerID) boo
 	s.PartitionEpoch++
 	t.states[tp.Partition] = s
 	n.hosted[tp].state = s.Clone()
+	w.tracef(n, "writes the ISR of %s itself: %v", tp, isr)
+	w.store.fire(controller.Watched{Kind: controller.WatchPartition, Topic: tp.Topic, Partition: tp.Partition})
+	n.untold = append(n.untold, tp)
+	if !w.opts.LeadersWriteISR || w.rng.IntN(3) > 0 {
+		n.tellISRs()
+	}
+	return true
+}
+
+// tellISRs leaves the controller a note of the ISRs that the broker has written since the last one.
+func (n *Node) tellISRs() {
+	if len(n.untold) == 0 {
+		return
+	}
+	w := n.w
 	w.store.zxid++
 	name := fmt.Sprintf("isr_change_%010d", w.store.zxid)
-	w.tracef(n, "writes the ISR of %s itself: %v", tp, isr)
-	w.store.isrChanges[name] = controller.ISRChange{Name: name, Partitions: []cluster.TopicPartition{tp}}
+	w.tracef(n, "tells of its ISRs: %v", n.untold)
+	w.store.isrChanges[name] = controller.ISRChange{Name: name, Partitions: n.untold}
+	n.untold = nil
 	w.store.fire(controller.Watched{Kind: controller.WatchISRChanges})
-	return true
+}
+
+// tellISRs has every leader tell what it has not told yet, as brokers do after a while.
+func (w *World) tellISRs() {
+	for _, n := range w.sorted {
+		if n.up && !n.frozen {
+			n.tellISRs()
+		}
+	}
 }
 
 // settleMs is how long the cluster may take to settle, in simulated time, where something may be tried again for ever.

@@ -22,10 +22,12 @@ type Node struct {
 	lostDeletions bool
 	// movedAway are replicas that left the broker since this process started, with the controller epoch of the write.
 	movedAway map[stray]cluster.ControllerEpoch
-	backup    Disk  // a copy of its disks, as random schedules take it
-	frozen    bool  // its session has expired and it has not noticed
-	paused    bool  // it does not run
-	session   int64 // 0: none
+	// untold are partitions whose ISR this process has written, and not told of yet (Options.LeadersWriteISR).
+	untold  []cluster.TopicPartition
+	backup  Disk  // a copy of its disks, as random schedules take it
+	frozen  bool  // its session has expired and it has not noticed
+	paused  bool  // it does not run
+	session int64 // 0: none
 
 	core    *controller.Core
 	queue   []controller.Event
@@ -39,7 +41,7 @@ type Node struct {
 // start begins a new process.
 func (n *Node) start() {
 	n.up, n.exiting, n.stopping, n.frozen, n.paused, n.lostDeletions = true, false, false, false, false, false
-	n.movedAway = map[stray]cluster.ControllerEpoch{}
+	n.movedAway, n.untold = map[stray]cluster.ControllerEpoch{}, nil
 	n.forgetMemory()
 	n.core = controller.New(n.w.coreConfig(n.id))
 	n.queue, n.effects, n.result = nil, nil, nil

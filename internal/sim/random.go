@@ -298,6 +298,13 @@ func (w *World) randomAlterPartition(from *Node, token controller.ReplyToken) (c
 	} else if r != from.id {
 		isr = slices.Delete(isr, i, i+1)
 	}
+	if w.opts.LeadersWriteISR {
+		// Of one that has been deposed the store refuses it.
+		if t := w.store.topics[tp.Topic]; t != nil && t.states[tp.Partition].Leader == from.id {
+			w.WriteISR(tp, isr...)
+		}
+		return nil, false
+	}
 	return controller.AlterPartition{
 		Reply: token, Broker: from.id, BrokerEpoch: from.epoch, Version: 3,
 		Topics: []controller.AlterPartitionTopic{{Name: tp.Topic, ID: h.id, Partitions: []controller.AlterPartitionPartition{{

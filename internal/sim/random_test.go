@@ -62,3 +62,13 @@ func TestRandomSchedulesEndInAConsistentCluster(t *testing.T) {
 	}
 	t.Logf("%d seeds, %d events", *seedsFlag, events)
 }
+
+// Where leaders write their ISRs themselves the controller's picture is behind, and some changes it is never told of.
+func TestSchedulesWhereLeadersWriteTheirISR(t *testing.T) {
+	for i := range uint64(*seedsFlag) {
+		s, o := NewSchedule(*firstFlag+i, *stepsFlag), Options{LeadersWriteISR: true}
+		if f := runSchedule(s, o).Failures(); len(f) > 0 {
+			t.Errorf("seed %d: %s\n%s", s.Seed, f[0], explainFailure(s, o))
+		}
+	}
+}

@@ -24,7 +24,10 @@ func (w *World) RequestReassignment(targets ...controller.ReassignmentTarget) bo
 // the ISR to grow, as brokers do by themselves.
 func (w *World) CatchUp() {
 	for range 20 {
-		if w.Active() == nil || !w.growISRs() || len(w.failures) > 0 {
+		grown := w.Active() != nil && w.growISRs()
+		w.tellISRs()
+		if !grown || len(w.failures) > 0 {
+			w.Settle()
 			return
 		}
 		w.Settle()
@@ -61,6 +64,9 @@ func (w *World) growISR(leader *Node, tp cluster.TopicPartition) bool {
 	}
 	if len(isr) == len(h.state.ISR) {
 		return false
+	}
+	if w.opts.LeadersWriteISR {
+		return w.WriteISR(tp, isr...)
 	}
 	w.ask(w.Active(), controller.AlterPartition{
 		Reply: w.nextToken(), Broker: leader.id, BrokerEpoch: leader.epoch, Version: 3,

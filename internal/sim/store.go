@@ -488,6 +488,8 @@ func watchEvent(x controller.Watched) controller.Event {
 		return controller.LogDirEventNotification{}
 	case controller.WatchISRChanges:
 		return controller.ISRChangeNotification{}
+	case controller.WatchPartition:
+		return controller.ReassignmentISRChange{TopicPartition: cluster.TopicPartition{Topic: x.Topic, Partition: x.Partition}}
 	case controller.WatchReassignments:
 		return controller.PartitionReassignmentChange{}
 	case controller.WatchPreferredElection:

@@ -231,6 +231,8 @@ func formatWatched(x controller.Watched) string {
 		return fmt.Sprintf("broker %d", x.Broker)
 	case controller.WatchTopic:
 		return "topic " + x.Topic
+	case controller.WatchPartition:
+		return fmt.Sprintf("state of %s-%d", x.Topic, x.Partition)
 	}
 	return map[controller.WatchKind]string{controller.WatchController: "controller", controller.WatchBrokers: "brokers",
 		controller.WatchTopics: "topics", controller.WatchMarkers: "deletion markers", controller.WatchLogDirEvents: "log dir events",

@@ -28,6 +28,9 @@ type Options struct {
 	AutoRebalance bool
 	// Kafka are brokers that are Kafka's: they do not know what klamm's brokers have agreed on.
 	Kafka []cluster.BrokerID
+	// LeadersWriteISR is inter.broker.protocol.version below 2.7-IV2: leaders ask nobody for an ISR, and some die before
+	// they tell of it. Topics have their ids all the same.
+	LeadersWriteISR bool
 	// Trace receives a line for everything that happens.
 	Trace func(string)
 	// Filter stands between the core and its driver; tests plant faults with it.
@@ -131,6 +134,7 @@ func (w *World) coreConfig(id cluster.BrokerID) controller.Config {
 	return controller.Config{
 		Broker: id, DeleteTopicEnable: !w.opts.DeletionDisabled, UseTopicIDs: true, UseLeaderRecoveryState: true, NewTopicID: w.newTopicID,
 		AutoLeaderRebalance: w.opts.AutoRebalance, LeaderImbalancePercentage: 10,
+		LeadersWriteISR: w.opts.LeadersWriteISR,
 		OfflineReplicas: w.opts.OfflineReplicas, OfflineReplicaTimeoutMs: w.opts.OfflineReplicaTimeoutMs,
 	}
 }
