@@ -29,7 +29,7 @@ const (
 )
 
 var stateNames = [ControllerStates]string{
-	StateIdle: "Idle", StateControllerChange: "ControllerChange", StateBrokerChange: "BrokerChange", StateTopicChange: "TopicChange",
+	StateIdle: "Idle", StateControllerChange: "ControllerChange", StateBrokerChange: "BrokerChange", StateTopicChange: "TopicChange", StateTopicDeletion: "TopicDeletion", StateControlledShutdown: "ControlledShutdown",
 	StateISRChange: "IsrChange", StateLeaderAndISRResponseReceived: "LeaderAndIsrResponseReceived", StateLogDirChange: "LogDirChange",
 	StateAlterPartitionReassignment: "AlterPartitionReassignment", StateListPartitionReassignment: "ListPartitionReassignment",
 	StateAutoLeaderBalance: "AutoLeaderBalance", StateManualLeaderBalance: "ManualLeaderBalance",

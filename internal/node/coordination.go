@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"klamm/internal/config"
+	"klamm/internal/controller/driver"
 	"klamm/internal/coord"
 	"klamm/internal/coord/etcdstore"
+	"klamm/internal/coord/zkstore"
 )
 
 // Coordination is an open connection to a coordination engine, which may run in this process.
@@ -22,6 +24,14 @@ type Coordination struct {
 	// Stopped is closed when an engine in this process has stopped; nil where there is none. Reason then tells why.
 	Stopped <-chan struct{}
 	Reason  func() error
+	// ZooKeeper counts its connections and times its requests; nil for another engine.
+	ZooKeeper *ZooKeeperStats
+}
+
+// ZooKeeperStats are the figures of a client of ZooKeeper.
+type ZooKeeperStats struct {
+	zkstore.Stats
+	latency driver.Timer
 }
 
 // settleFor bounds the tries of a write at start that may be made twice.

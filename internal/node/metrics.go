@@ -32,6 +32,9 @@ func (kafkaCollector) Describe(chan<- *prometheus.Desc) {}
 func (k kafkaCollector) Collect(ch chan<- prometheus.Metric) {
 	e := emitter{ch}
 	e.controller(k.b.driver.Metrics())
+	if k.b.coordination.ZooKeeper != nil {
+		e.zooKeeper(k.b.coordination.ZooKeeper)
+	}
 	replicas := k.b.replicas.Metrics()
 	e.replicas(replicas)
 	e.traffic(replicas)
@@ -125,6 +128,18 @@ func (e emitter) controller(m driver.Metrics) {
 	e.counter("klamm_controller_broker_queue_overflows_total", "terms given up because a broker was too far behind", float64(m.QueueOverflows))
 	e.counter("klamm_controller_requests_refused_total", "requests refused because the event queue was full", float64(m.EventsRefused))
 	e.summary("klamm_controller_store_operation_time_ms", "time of the controller's store operations", m.StoreTime)
+}
+
+// zooKeeper has no SessionState: Kafka's is a text, which the JMX exporter leaves out.
+func (e emitter) zooKeeper(z *ZooKeeperStats) {
+	e.summary("kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms", "time from the sending of a request to its answer", z.latency.Snapshot())
+	const p = "kafka_server_sessionexpirelistener_zookeeper"
+	e.counter(p+"syncconnects_total", "connections made to ZooKeeper", float64(z.Connects.Load()))
+	e.counter(p+"disconnects_total", "connections to ZooKeeper lost", float64(z.Disconnects.Load()))
+	e.counter(p+"expires_total", "sessions expired", float64(z.Expires.Load()))
+	e.counter(p+"authfailures_total", "connections that failed for their authentication", float64(z.AuthFailures.Load()))
+	e.counter(p+"saslauthentications_total", "log-ins by SASL", float64(z.Logins.Load()))
+	e.counter(p+"readonlyconnects_total", "always 0: klamm connects to no read-only server", 0)
 }
 
 func (e emitter) replicas(m replica.Metrics) {

@@ -28,7 +28,10 @@ func openZooKeeper(ctx context.Context, z config.ZooKeeper, log *slog.Logger) (*
 }
 
 func dialZooKeeper(ctx context.Context, z config.ZooKeeper, expectChroot bool, log *slog.Logger) (*Coordination, error) {
+	stats := &ZooKeeperStats{}
+	stats.Latency = stats.latency.Observe
 	o := zkstore.Options{
+		Stats:   &stats.Stats,
 		Connect: z.Connect, ExpectChroot: expectChroot, SessionTimeout: z.SessionTimeout, ConnectionTimeout: z.ConnectionTimeout,
 		MaxInFlight: z.MaxInFlight, SetACL: z.SetACL, Log: log,
 	}
@@ -45,7 +48,7 @@ func dialZooKeeper(ctx context.Context, z config.ZooKeeper, expectChroot bool, l
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper.connect=%s: %w", z.Connect, err)
 	}
-	return &Coordination{Store: s, Name: "ZooKeeper at " + z.Connect, Close: s.Close}, nil
+	return &Coordination{Store: s, Name: "ZooKeeper at " + z.Connect, Close: s.Close, ZooKeeper: stats}, nil
 }
 
 // ExamineZooKeeper connects to the ZooKeeper of a cluster for a tool: nothing is created, and a migration to KRaft is no

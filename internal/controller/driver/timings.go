@@ -36,6 +36,15 @@ func (t *timings) observe(d time.Duration) {
 	t.mu.next = (t.mu.next + 1) % timingWindow
 }
 
+// Timer collects durations of others than the driver, for metrics. The zero value is ready; it is safe for concurrent use.
+type Timer struct{ t timings }
+
+// Observe adds a duration.
+func (t *Timer) Observe(d time.Duration) { t.t.observe(d) }
+
+// Snapshot gives what was observed so far.
+func (t *Timer) Snapshot() Timings { return t.t.snapshot() }
+
 // Timings is a snapshot of durations.
 type Timings struct {
 	Count  uint64

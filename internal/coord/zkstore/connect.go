@@ -87,6 +87,7 @@ func (l *link) shakeHands(c *conn, s *zkSession, zxid int64) error {
 	case err != nil:
 		return err
 	case answer.timeout <= 0 && s != nil:
+		l.o.Stats.Expires.Add(1)
 		l.o.Log.Warn("session expired", "session", fmt.Sprintf("%#x", s.id))
 		l.endSession(s)
 		return coord.ErrSessionExpired
@@ -119,7 +120,11 @@ func (l *link) logIn(c *conn) error {
 	if err != nil {
 		return err
 	}
-	return g.verify(final)
+	if err := g.verify(final); err != nil {
+		return err
+	}
+	l.o.Stats.Logins.Add(1)
+	return nil
 }
 
 func (l *link) exchange(c *conn, xid int32, token []byte) ([]byte, error) {
@@ -164,6 +169,7 @@ func (l *link) established(c *conn, sent time.Time) error {
 	l.mu.queue = append(first, l.mu.queue...)
 	close(l.mu.up)
 	l.mu.Unlock()
+	l.o.Stats.Connects.Add(1)
 	if fresh {
 		s := c.session
 		l.running.Go(func() { l.fence(s) })

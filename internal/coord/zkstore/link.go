@@ -244,6 +244,7 @@ func (l *link) note(err error) {
 		return false
 	})
 	if errors.Is(err, errAuth) {
+		l.o.Stats.AuthFailures.Add(1)
 		close(l.mu.up) // Open does not wait for what will not get better
 		l.mu.up = make(chan struct{})
 	}
@@ -366,6 +367,9 @@ func (l *link) read(c *conn) error {
 			}
 			l.onEvent(e)
 		case r != nil:
+			if l.o.Stats.Latency != nil {
+				l.o.Stats.Latency(time.Since(r.sent))
+			}
 			l.finish(r, reply{code: code, zxid: zxid, body: d})
 			if r.last {
 				l.endSession(c.session)
@@ -464,6 +468,9 @@ func (l *link) lost(c *conn, cause error) {
 	})...)
 	over := c.session.over
 	l.mu.Unlock()
+	if l.ctx.Err() == nil {
+		l.o.Stats.Disconnects.Add(1)
+	}
 	if l.ctx.Err() == nil && !over {
 		l.o.Log.Warn("connection to zookeeper lost", "remote", c.RemoteAddr().String(), "err", cause)
 	}
@@ -479,6 +486,7 @@ func (l *link) fence(s *zkSession) {
 		left := time.Until(s.lastContact.Add(s.timeout - s.timeout/20))
 		l.mu.Unlock()
 		if left <= 0 {
+			l.o.Stats.Expires.Add(1)
 			l.o.Log.Warn("session ended: zookeeper did not answer in time", "session", fmt.Sprintf("%#x", s.id))
 			l.endSession(s)
 			return

@@ -38,6 +38,8 @@ type Options struct {
 	// TLS encrypts, and shows the server a certificate when it has one; nil for plain TCP.
 	TLS *tls.Config
 	Log *slog.Logger
+	// Stats counts connections and times requests; nil for nobody's use.
+	Stats *Stats
 	// Dial opens a TCP connection; nil for the system's.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
@@ -66,6 +68,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.ReplyBytesMax <= 0 {
 		o.ReplyBytesMax = replyBytesMax
+	}
+	if o.Stats == nil {
+		o.Stats = &Stats{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
