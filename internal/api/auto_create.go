@@ -49,10 +49,21 @@ type autoTopicCreation struct {
 	inFlight map[string]bool
 	created  []AutoCreatedTopic // oldest first, at most autoCreatedKept
 	total    int64
+	refused  map[string]*refusal // by topic, at most autoCreatedKept
 }
 
+// refusal is the log's memory of a topic that cannot be created.
+type refusal struct {
+	logged time.Time
+	since  int // refusals that were not logged
+}
+
+// refusalInterval is the pause between two log lines about one topic that clients ask for and that cannot be created: they ask again and
+// again, several times a second.
+const refusalInterval = time.Minute
+
 func newAutoTopicCreation(d Deps, admin *topicAdmin) *autoTopicCreation {
-	return &autoTopicCreation{log: d.Log, config: d.Config, cache: d.Cache, admin: admin, quotas: d.Quotas, inFlight: map[string]bool{}}
+	return &autoTopicCreation{log: d.Log, config: d.Config, cache: d.Cache, admin: admin, quotas: d.Quotas, inFlight: map[string]bool{}, refused: map[string]*refusal{}}
 }
 
 // AutoCreated lists the topics that this broker created for clients, oldest first; only the last 1,000 are kept.
@@ -84,8 +95,7 @@ func (a *autoTopicCreation) create(ctx context.Context, r *wire.Request, names [
 		case c.err.Code == cluster.TopicAlreadyExists, c.err.Code == cluster.RequestTimedOut:
 			codes[c.req.Topic] = cluster.LeaderNotAvailable
 		default:
-			a.log.Info("auto-creation refused", "topic", c.req.Topic, "client", r.ClientID, "remote", r.Conn.RemoteHost(),
-				"err", c.err.Code.String()+": "+c.err.Message)
+			a.noteRefusal(r, c.req.Topic, c.err)
 			codes[c.req.Topic] = c.err.Code
 		}
 	}
@@ -130,6 +140,50 @@ func (a *autoTopicCreation) note(r *wire.Request, topic string) {
 		a.created = slices.Delete(a.created, 0, 1)
 	}
 	a.created = append(a.created, t)
+}
+
+// noteRefusal logs that a topic could not be created for a client, once per topic and interval.
+func (a *autoTopicCreation) noteRefusal(r *wire.Request, topic string, e answerError) {
+	silent, due := a.refusalDue(topic, time.Now())
+	if !due {
+		return
+	}
+	attrs := []any{"topic", topic, "client", r.ClientID, "remote", r.Conn.RemoteHost(), "err", e.Code.String() + ": " + e.Message}
+	if silent > 0 {
+		attrs = append(attrs, "refused_before", silent)
+	}
+	b, live := a.config.Broker(), len(a.cache.Image().Brokers())
+	key, want := "", int16(0)
+	switch topic {
+	case cluster.GroupOffsetsTopic:
+		key, want = "offsets.topic.replication.factor", b.OffsetsTopicReplicationFactor
+	case cluster.TransactionStateTopic:
+		key, want = "transaction.state.log.replication.factor", b.TransactionStateLogReplicationFactor
+	}
+	if key == "" || int(want) <= live {
+		a.log.Info("auto-creation refused", attrs...)
+		return
+	}
+	a.log.Warn("the brokers' own topic cannot be created: start more brokers, or set a lower replication factor",
+		append(attrs, "key", key, "value", want, "live_brokers", live)...)
+}
+
+// refusalDue reports whether a refusal is to be logged, and how many before it were not.
+func (a *autoTopicCreation) refusalDue(topic string, now time.Time) (silent int, due bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	last := a.refused[topic]
+	if last != nil && now.Sub(last.logged) < refusalInterval {
+		last.since++
+		return 0, false
+	}
+	if last != nil {
+		silent = last.since
+	} else if len(a.refused) >= autoCreatedKept {
+		clear(a.refused) // their topics are logged once more
+	}
+	a.refused[topic] = &refusal{logged: now}
+	return silent, true
 }
 
 // creatable gives what a topic is created with: the brokers' own topics have their partitions, replicas and configs.
