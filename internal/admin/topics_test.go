@@ -412,6 +412,7 @@ func TestADeletionNamesEveryMatchInOneRequest(t *testing.T) {
 	}
 }
 
+// W29: Kafka deletes what the pattern matches.
 func TestAPersonIsAskedBeforeSeveralTopicsGo(t *testing.T) {
 	for _, c := range []struct {
 		name, args, answer string

@@ -172,6 +172,7 @@ func TestAlterConfigsReplacesTheWholeSet(t *testing.T) {
 	})
 }
 
+// W9: Kafka overwrites it.
 func TestAlterConfigsKeepsWhatAnotherWriterChanged(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
 		b.topic("t", []cluster.BrokerID{0})

@@ -110,6 +110,7 @@ func TestDeleteTopicsByID(t *testing.T) {
 	})
 }
 
+// W11: Kafka reduces the request to the name.
 func TestDeleteTopicsByIDLeavesANewerTopicOfTheNameAlone(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
 		old := b.topic("t", []cluster.BrokerID{0})
@@ -125,6 +126,7 @@ func TestDeleteTopicsByIDLeavesANewerTopicOfTheNameAlone(t *testing.T) {
 	})
 }
 
+// W14: and that is what success means, as clients expect.
 func TestDeleteTopicsNeverAnswersBeforeTheNameLeftTheMetadata(t *testing.T) { // R15
 	inBubble(t, nil, func(b *testBroker) {
 		id := b.topic("t", []cluster.BrokerID{0})
@@ -180,6 +182,7 @@ func TestDeleteTopicsEndsWhenTheNameCameBackAsAnotherTopic(t *testing.T) {
 	})
 }
 
+// W6: Kafka answers UNKNOWN_TOPIC_OR_PARTITION.
 func TestDeleteTopicsDeletesATopicThatNoBrokerHosts(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
 		b.ctl.announces.Store(false) // it never got a leader and is in nobody's metadata

@@ -177,6 +177,7 @@ func TestLongNamesAreCutTo255Bytes(t *testing.T) {
 
 // TestR05FailingRemovalIsRetriedAndStopsNothing holds requirement R05: an error in one partition's delete is reported with path and errno and
 // tried again, and the broker goes on.
+// W27: Kafka tries again at the next start.
 func TestR05FailingRemovalIsRetriedAndStopsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

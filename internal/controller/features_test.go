@@ -31,6 +31,7 @@ func featuresRig(t *testing.T) *rig {
 	return r
 }
 
+// W23: the write is fenced.
 func TestFeatureUpdatesAreJudgedInKafkasOrder(t *testing.T) {
 	for _, c := range []struct {
 		name   string

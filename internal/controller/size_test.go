@@ -91,6 +91,7 @@ func (r *rig) must(f func() error) {
 	}
 }
 
+// W25: the operations of one event are bounded.
 func TestABigTopicIsAHandfulOfStoreEffectsAndOneRequestOfAKindPerBroker(t *testing.T) {
 	r := newRig(t, 1, 2, 3)
 	r.bigStore(bigTopic("big", 2000, 3, 3))

@@ -14,6 +14,7 @@ import (
 
 var ignoreTags = cmpopts.IgnoreTypes(kmsg.Tags{})
 
+// R10: a controller counts with an epoch that is no lower than the highest seen.
 func TestControlRequestsPassTheEpochGates(t *testing.T) {
 	const own = 50
 	for _, tc := range []struct {
@@ -219,6 +220,7 @@ func stopRequest(version int16, deleteAll bool, stops ...stop) *kmsg.StopReplica
 	return req
 }
 
+// W13: an unknown partition is answered KAFKA_STORAGE_ERROR while a log dir is offline.
 func TestStopReplicaTable(t *testing.T) {
 	leading := leadState{topic: "t", leader: 1, le: 4, isr: []int32{1}, isNew: true}
 	tp := cluster.TopicPartition{Topic: "t"}

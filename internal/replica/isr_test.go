@@ -123,6 +123,7 @@ func TestISRExpandsAndShrinks(t *testing.T) {
 	})
 }
 
+// R10: an answer by which a controller that is out of date fences a leader does not freeze the ISR: the leader asks again.
 func TestControllersAnswerToAnISRChange(t *testing.T) {
 	for _, tc := range []struct {
 		code     cluster.ErrorCode

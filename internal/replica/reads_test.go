@@ -193,6 +193,7 @@ func TestDescribeProducersOfFollowersToo(t *testing.T) {
 	}
 }
 
+// W20: Kafka keeps them without a word.
 func TestStrayReplicasAreNamedWithTheReason(t *testing.T) {
 	b := newTestBroker(t, brokerOptions{})
 	ids := map[string]cluster.TopicID{"hosted": {1}, "gone": {2}, "again": {3}, "moved": {4}, "coming": {5}}

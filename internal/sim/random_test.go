@@ -38,6 +38,7 @@ func runSchedule(s Schedule, o Options) *World {
 	return w
 }
 
+// Its checks hold W7, W20 and W23 in every schedule: no reassignment outlives its topic, no replica stays where it was moved away, every write is fenced.
 func TestRandomSchedulesEndInAConsistentCluster(t *testing.T) {
 	if *seedFlag >= 0 {
 		s := NewSchedule(uint64(*seedFlag), *stepsFlag)

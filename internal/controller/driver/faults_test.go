@@ -75,6 +75,7 @@ type frozenSession struct {
 
 func (s *frozenSession) Done() <-chan struct{} { return s.done }
 
+// R09: a controller that was held up past its session writes nothing more, and its successor keeps its node.
 func TestAWriteOfAFormerControllerIsFenced(t *testing.T) {
 	bubble(t, func(t *testing.T, c *testCluster) {
 		store := &frozenStore{armed: make(chan struct{}), reached: make(chan struct{}), release: make(chan struct{}), result: make(chan error, 1)}
@@ -124,6 +125,9 @@ func TestAWriteOfAFormerControllerIsFenced(t *testing.T) {
 		synctest.Wait()
 		if one.IsActive() || one.ActiveControllerID() != 2 || !two.cache.Image().HasBroker(1) {
 			t.Errorf("broker 1: active %t, controller %d", one.IsActive(), one.ActiveControllerID())
+		}
+		if id, epoch := c.controllerNode(); id != 2 || epoch != 2 {
+			t.Errorf("the former controller changed the office: controller %d, epoch %d", id, epoch)
 		}
 		one.expectTopic("t", 1)
 	})
