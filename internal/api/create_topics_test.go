@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -377,6 +378,31 @@ func TestCreateTopicsWaitsForItsOwnTopicNotForTheName(t *testing.T) {
 			Partitions: map[int32]cluster.ReplicaAssignment{0: {Replicas: []cluster.BrokerID{0}}}}, false)})
 		if got := <-done; got.Topics[0].ErrorCode != int16(cluster.RequestTimedOut) {
 			t.Errorf("an older topic of the name satisfied the wait: %+v", got.Topics[0])
+		}
+	})
+}
+
+// The controller's broker stops while a topic that was written has no leaders yet: its client is told that the topic is there.
+func TestCreateTopicsIsAnsweredWhenTheBrokerStops(t *testing.T) {
+	inBubble(t, nil, func(b *testBroker) {
+		b.ctl.announces.Store(false)
+		ctx, stop := context.WithCancel(b.ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- b.h.EndWaits(ctx) }()
+		time.AfterFunc(time.Second, stop)
+		began := time.Now()
+		for range 2 { // the second comes when waits are over
+			name := fmt.Sprint("t", time.Since(began))
+			got := b.do(7, createRequest(30_000, newTopic(name, 1, 1))).(*kmsg.CreateTopicsResponse)
+			if _, stored := b.inStore(name); !stored || got.Topics[0].ErrorCode != 0 {
+				t.Errorf("stored %v, error code %d", stored, got.Topics[0].ErrorCode)
+			}
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("answered after %v", took)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+	"sync"
 	"time"
 
 	"klamm/internal/cluster"
@@ -13,6 +15,59 @@ type leaderWait struct {
 	id         cluster.TopicID // zero: whatever topic has the name
 	partitions int
 	err        *answerError // set to REQUEST_TIMED_OUT when they do not have them in time
+}
+
+// openWaits are the requests that wait for leaders. Its lock is held for no callback.
+type openWaits struct {
+	mu    sync.Mutex
+	waits map[*openWait]struct{}
+	over  bool
+}
+
+// openWait is answered once, by whoever ends it.
+type openWait struct{ answer func() }
+
+// add notes a wait; false when waits are over.
+func (o *openWaits) add(w *openWait) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		return false
+	}
+	if o.waits == nil {
+		o.waits = map[*openWait]struct{}{}
+	}
+	o.waits[w] = struct{}{}
+	return true
+}
+
+// take reports whether the wait is the caller's to answer.
+func (o *openWaits) take(w *openWait) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, open := o.waits[w]
+	delete(o.waits, w)
+	return open
+}
+
+// end answers all that wait, and from now on nobody waits.
+func (o *openWaits) end() {
+	o.mu.Lock()
+	waits := o.waits
+	o.waits, o.over = nil, true
+	o.mu.Unlock()
+	for w := range waits {
+		w.answer()
+	}
+}
+
+// EndWaits blocks until ctx ends; then requests that created something and wait for its leaders are answered, with
+// success: it is written, and the next controller elects. A stopping broker would not hear of it any more, and a client
+// that got no answer would ask again and be told that the topic exists already.
+func (h *Handlers) EndWaits(ctx context.Context) error {
+	<-ctx.Done()
+	h.admin.waiting.end()
+	return nil
 }
 
 // awaitLeaders calls done once every partition of the topics has a leader in this broker's cache, or at the deadline.
@@ -30,7 +85,15 @@ func (a *topicAdmin) awaitLeaders(waits []leaderWait, timeout time.Duration, don
 		}
 		return true
 	}
+	open := &openWait{answer: done}
+	if !a.waiting.add(open) {
+		done()
+		return
+	}
 	a.cache.Await(names, time.Now().Add(timeout), allHave, func(ok bool) {
+		if !a.waiting.take(open) {
+			return
+		}
 		im := a.cache.Image()
 		for _, w := range waits {
 			if !ok && !hasLeaders(im, w.topic, w.id, w.partitions) {

@@ -26,7 +26,8 @@ type topicAdmin struct {
 	cache  *metadata.Cache
 	store  coord.Store
 	// intn picks the random starts of replica assignments; nil takes math/rand.
-	intn func(n int) int
+	intn    func(n int) int
+	waiting openWaits
 }
 
 // chargeQuota asks for a number of partition mutations (KIP-599) and returns the refusal, if any. nil allows everything.

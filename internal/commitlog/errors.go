@@ -36,6 +36,9 @@ func (e *Error) Error() string { return e.Message }
 // ErrInconsistentTopicID is returned when a log of the same name belongs to another incarnation of the topic.
 var ErrInconsistentTopicID = &Error{Code: cluster.InconsistentTopicID, Message: "the log belongs to another topic id"}
 
+// errIndexMissing is of a segment that has bytes but not all of its indexes.
+var errIndexMissing = errors.New("the index is missing")
+
 // errLogGone is returned by operations on a log that was deleted or closed meanwhile.
 var errLogGone = &Error{Code: cluster.UnknownTopicOrPartition, Message: "the log was deleted or closed"}
 

@@ -218,7 +218,9 @@ func (ld *loader) openSegments() error {
 			s := l.newSegment(offset)
 			s.size.Store(ld.files[name])
 			if err := ld.openIndexes(s); err != nil {
-				if ld.at.clean || offset < ld.at.recoveryPoint {
+				// After a crash the last segment's are missing as a rule: they are written when it is full.
+				crashed := !ld.at.clean && errors.Is(err, errIndexMissing)
+				if !crashed && (ld.at.clean || offset < ld.at.recoveryPoint) {
 					l.m.log.Warn("index missing or corrupt, rebuilding from the segment", "partition", l.tp.String(), "offset", offset, "err", err)
 				}
 				ld.at.clean = false
@@ -243,7 +245,7 @@ func (ld *loader) openIndexes(s *segment) error {
 	for _, x := range []*index{&s.offsets, &s.times} {
 		size, ok := ld.files[fileName(s.base, x.name)]
 		if !ok {
-			return fmt.Errorf("index %s is missing", s.path(x.name))
+			return fmt.Errorf("%s: %w", s.path(x.name), errIndexMissing)
 		}
 		if size == 0 && x == &s.times && !ld.at.clean {
 			return fmt.Errorf("index %s is empty", s.path(x.name)) // made in advance; what was written since is lost

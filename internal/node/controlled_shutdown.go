@@ -40,6 +40,10 @@ func (b *broker) moveLeaderships(ctx context.Context) {
 	if !b.cfg.ControlledShutdownEnable || !b.serving {
 		return
 	}
+	if b.alone() {
+		b.log.Info("no other broker is there to take leaderships over")
+		return
+	}
 	began := time.Now()
 	end := began.Add(time.Duration(b.cfg.ControlledShutdownMaxRetries) * b.cfg.ControlledShutdownRetryBackoff)
 	ctx, cancel := context.WithDeadline(ctx, later(end, began.Add(b.cfg.ControlledShutdownRetryBackoff)))

@@ -2,6 +2,7 @@ package node
 
 import (
 	"slices"
+	"time"
 
 	"klamm/internal/config"
 	"klamm/internal/wire"
@@ -32,13 +33,17 @@ func (b *broker) followConfigs() {
 	})
 }
 
+// drainTimeout bounds how long a stopping broker waits for answers that are under way: its leaderships have moved by then,
+// and a client that does not read, or waits for something that will not happen any more, is not to hold it up.
+const drainTimeout = time.Second
+
 func limits(c *config.Broker) wire.Limits {
 	perIP := c.MaxConnectionsPerIP
 	if perIP == 0 {
 		perIP = -1 // Kafka's 0 lets only the overrides in; wire's 0 sets no limit
 	}
 	return wire.Limits{
-		SendBufferBytes: c.SocketSendBufferBytes, RequestMaxBytes: c.SocketRequestMaxBytes, ConnectionsMaxIdle: c.ConnectionsMaxIdle,
+		DrainTimeout: drainTimeout, SendBufferBytes: c.SocketSendBufferBytes, RequestMaxBytes: c.SocketRequestMaxBytes, ConnectionsMaxIdle: c.ConnectionsMaxIdle,
 		MaxConnections: c.MaxConnections, MaxConnectionsPerIP: perIP, MaxConnectionsPerIPOverrides: c.MaxConnectionsPerIPOverrides,
 	}
 }

@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"klamm/internal/cluster"
 	"klamm/internal/commitlog"
@@ -12,16 +14,17 @@ import (
 // openDirs opens the log dirs and checks whose they are before anything is written or started.
 func (b *broker) openDirs(context.Context) error {
 	b.dirs = commitlog.OpenDirs(b.cfg.LogDirs)
-	online := 0
-	for _, d := range b.dirs {
-		if d.Err == nil {
-			online++
-			continue
+	if !slices.ContainsFunc(b.dirs, func(d commitlog.DirSpec) bool { return d.Err == nil }) {
+		var errs []error
+		for _, d := range b.dirs {
+			errs = append(errs, d.Err)
 		}
-		b.log.Error("log dir unusable; the others go on", "dir", d.Path, "err", d.Err)
+		return fmt.Errorf("no usable directory in log.dirs: %w", errors.Join(errs...))
 	}
-	if online == 0 {
-		return fmt.Errorf("no usable directory in log.dirs: %w", b.dirs[0].Err)
+	for _, d := range b.dirs {
+		if d.Err != nil {
+			b.log.Error("log dir unusable; the others go on", "dir", d.Path, "err", d.Err)
+		}
 	}
 	meta, found, err := commitlog.ReadMeta(b.dirs)
 	if err != nil {

@@ -275,7 +275,8 @@ func (b *broker) serve(context.Context) error {
 	b.server = server
 	b.followConfigs()
 	b.parts.start("request server", server.Run)
-	b.parts.start("group coordinator", b.groups.Run) // ends before the server: joins that wait are answered, and requests drain
+	b.parts.start("group coordinator", b.groups.Run)        // ends before the server: joins that wait are answered, and requests drain
+	b.parts.start("waits for leaders", b.handlers.EndWaits) // likewise
 	b.parts.start("controller", b.driver.Run)
 	b.parts.start("leftovers", b.leftovers.run)
 	if b.web, err = startWeb(b); err != nil {
