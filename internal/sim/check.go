@@ -14,6 +14,7 @@ type checks struct {
 	incarnations  map[int64]*incarnation // of topics, by creation id
 	byID          map[cluster.TopicID]*incarnation
 	touchedByHand map[string]bool // names that were removed by hand at some time: caches may keep them
+	uncleanTopics map[string]bool // names that were allowed unclean elections at some time
 	handedOut     map[int64]bool  // first ids of producer id blocks
 	lastID        int64
 	strays        map[stray]bool // see check_disk.go
@@ -39,7 +40,7 @@ type stray struct {
 
 func newChecks(w *World) *checks {
 	return &checks{w: w, incarnations: map[int64]*incarnation{}, byID: map[cluster.TopicID]*incarnation{},
-		touchedByHand: map[string]bool{}, handedOut: map[int64]bool{}, lastID: -1, strays: map[stray]bool{}, restored: map[stray]bool{},
+		touchedByHand: map[string]bool{}, uncleanTopics: map[string]bool{}, handedOut: map[int64]bool{}, lastID: -1, strays: map[stray]bool{}, restored: map[stray]bool{},
 		writers: map[cluster.ControllerEpoch]*controller.Core{}}
 }
 

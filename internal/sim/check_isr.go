@@ -26,7 +26,7 @@ func (k *checks) leader(tp cluster.TopicPartition, old *cluster.LeaderAndISR, s 
 	if old == nil || s.Leader == cluster.NoBroker || slices.Contains(old.ISR, s.Leader) || k.touchedByHand[tp.Topic] {
 		return
 	}
-	if unclean := k.w.store.configs[tp.Topic]; !k.w.uncleanAsked && (unclean == nil || !*unclean) {
+	if !k.w.uncleanAsked && !k.uncleanTopics[tp.Topic] {
 		k.w.failf("%s gets leader %d, which was not in its ISR %v, and nobody allowed it", tp, s.Leader, old.ISR)
 	}
 	if s.Recovery != cluster.Recovering || !slices.Equal(s.ISR, []cluster.BrokerID{s.Leader}) {

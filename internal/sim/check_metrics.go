@@ -10,10 +10,16 @@ import (
 // Metrics equal a recount: once the cluster has settled, also with brokers dead and log dirs failed, the gauges of the controller in office
 // are what the store and the brokers say.
 
-// CheckMetrics compares the gauges with a recount. It does nothing while anything is under way, and while a broker is in
-// a controlled shutdown: whether its partitions count as offline depends on what happened since.
+// CheckMetrics compares the gauges with a recount. It does nothing while anything is under way, while a broker is in a
+// controlled shutdown (whether its partitions count as offline depends on what happened since), and while a topic is
+// being deleted whose nodes somebody removed: the store no longer says what it had.
 func (w *World) CheckMetrics() {
 	n := w.Active()
+	for name := range w.store.markers {
+		if w.checks.touchedByHand[name] {
+			return
+		}
+	}
 	if n == nil || !w.settled() || slices.ContainsFunc(w.Nodes(), func(n *Node) bool { return n.up && n.stopping }) {
 		return
 	}
@@ -46,8 +52,8 @@ func (k *checks) finalMetrics() {
 	}
 }
 
-// recount counts what there is. Whether a replica counts as deleted that is not found on a broker with a failed log dir
-// depends on when it was looked for: those are the ones it is not sure of.
+// recount counts what there is. Whether a replica counts as deleted that is not found on a broker that is absent, or has a
+// failed log dir, depends on when it was looked for: those are the ones it is not sure of.
 func (w *World) recount() (m controller.Metrics, unsure int) {
 	m = controller.Metrics{
 		ActiveControllerCount: 1, GlobalTopicCount: len(w.store.topics), ActiveBrokerCount: len(w.store.brokers), TopicsToDeleteCount: len(w.store.markers),
@@ -77,15 +83,15 @@ func (w *World) recount() (m controller.Metrics, unsure int) {
 	return m, unsure
 }
 
-// replicasToDelete: those that have their log, or whose broker is not there to tell.
+// replicasToDelete: those that have their log, and those that may have it or count as if they had.
 func (w *World) replicasToDelete(tp cluster.TopicPartition, t *topicNode, a cluster.ReplicaAssignment) (left, maybe int) {
 	for _, id := range a.Replicas {
 		_, registered := w.store.brokers[id]
 		n := w.nodes[id]
 		switch log, ok := n.logs[tp]; {
-		case !registered, ok && log.id == t.id:
+		case ok && log.id == t.id:
 			left++
-		case n.badDirs[0] || n.badDirs[1]:
+		case !registered || n.badDirs[0] || n.badDirs[1]:
 			maybe++
 		}
 	}

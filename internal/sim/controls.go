@@ -137,7 +137,10 @@ func (w *World) TopicID(name string) cluster.TopicID {
 }
 
 // SetUnclean sets the topic's unclean.leader.election.enable.
-func (w *World) SetUnclean(topic string, on bool) { w.store.configs[topic] = &on }
+func (w *World) SetUnclean(topic string, on bool) {
+	w.checks.uncleanTopics[topic] = w.checks.uncleanTopics[topic] || on
+	w.store.configs[topic] = &on
+}
 
 // MarkForIncarnation creates a deletion marker with the id of an incarnation, as a slow request does that looked the topic
 // up long ago.

@@ -1,0 +1,65 @@
+package controller
+
+import (
+	"slices"
+	"testing"
+
+	"klamm/internal/cluster"
+)
+
+func TestReassignToPutsTheTargetFirstAndKeepsTheOrigin(t *testing.T) {
+	of := func(replicas, adding, removing []cluster.BrokerID) cluster.ReplicaAssignment {
+		return cluster.ReplicaAssignment{Replicas: replicas, Adding: adding, Removing: removing}
+	}
+	for _, c := range []struct {
+		name   string
+		from   cluster.ReplicaAssignment
+		target []cluster.BrokerID
+		want   cluster.ReplicaAssignment
+	}{
+		{"to itself", of(ids(1, 2, 3), nil, nil), ids(1, 2, 3), of(ids(1, 2, 3), nil, nil)},
+		{"to others", of(ids(1, 2, 3), nil, nil), ids(4, 5, 6), of(ids(4, 5, 6, 1, 2, 3), ids(4, 5, 6), ids(1, 2, 3))},
+		{"to the same target again", of(ids(4, 5, 6, 1, 2, 3), ids(4, 5, 6), ids(1, 2, 3)), ids(4, 5, 6), of(ids(4, 5, 6, 1, 2, 3), ids(4, 5, 6), ids(1, 2, 3))},
+		{"to the same target, one stays", of(ids(4, 2, 3, 1), ids(4), ids(1)), ids(4, 2, 3), of(ids(4, 2, 3, 1), ids(4), ids(1))},
+		{"to another target meanwhile", of(ids(4, 5, 6, 1, 2, 3), ids(4, 5, 6), ids(1, 2, 3)), ids(7, 8, 9), of(ids(7, 8, 9, 1, 2, 3), ids(7, 8, 9), ids(1, 2, 3))},
+		{"back to the origin", of(ids(4, 5, 6, 1, 2, 3), ids(4, 5, 6), ids(1, 2, 3)), ids(1, 2, 3), of(ids(1, 2, 3), nil, nil)},
+		{"fewer replicas", of(ids(1, 2, 3), nil, nil), ids(2), of(ids(2, 1, 3), nil, ids(1, 3))},
+		{"another order", of(ids(1, 2, 3), nil, nil), ids(3, 1, 2), of(ids(3, 1, 2), nil, nil)},
+	} {
+		got := reassignTo(c.from, c.target)
+		if !got.Equal(c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+		if again := reassignTo(got, targetOf(got)); !again.Equal(got) {
+			t.Errorf("%s: %v, once more %v", c.name, got, again)
+		}
+		if !slices.Equal(targetOf(got), c.target) || got.BeingReassigned() != (len(got.Adding)+len(got.Removing) > 0) {
+			t.Errorf("%s: %v has target %v, is being reassigned: %v", c.name, got, targetOf(got), got.BeingReassigned())
+		}
+	}
+}
+
+func TestTheContextAnswersForWhatItKnowsOnly(t *testing.T) {
+	r := newRig(t, 1, 2, 3)
+	p := r.topic("t", ids(1, 2), nil)
+	p.topic.addPartition(PartitionAssignment{4, cluster.ReplicaAssignment{Replicas: ids(3, 1), Adding: ids(3)}})
+	x := r.c.ctx
+	for _, tp := range []cluster.TopicPartition{{Topic: "other", Partition: 0}, {Topic: "t", Partition: 7}} {
+		if got := x.partition(tp); got != nil {
+			t.Errorf("%s: %v", tp, got.assignment)
+		}
+	}
+	if got := x.partitionOf(TopicRef{Name: "t", ID: cluster.TopicID{9}}, 0); got != nil {
+		t.Error("a partition of another incarnation is found")
+	}
+	want := []PartitionAssignment{{0, cluster.ReplicaAssignment{Replicas: ids(1, 2)}}, {4, cluster.ReplicaAssignment{Replicas: ids(3, 1), Adding: ids(3)}}}
+	if got := p.topic.assignments(); !slices.EqualFunc(got, want, func(a, b PartitionAssignment) bool {
+		return a.Partition == b.Partition && a.Assignment.Equal(b.Assignment)
+	}) {
+		t.Errorf("assignments %v, want %v", got, want)
+	}
+	x.partition(p.TopicPartition).assignment = cluster.ReplicaAssignment{Replicas: ids(2, 3), Adding: ids(3)}
+	if a := x.partition(p.TopicPartition).assignment; !slices.Equal(a.Replicas, ids(2, 3)) || !a.BeingReassigned() {
+		t.Errorf("assignment %v", a)
+	}
+}
