@@ -135,3 +135,74 @@ func sublists(list []cluster.BrokerID) [][]cluster.BrokerID {
 	}
 	return out
 }
+
+// The recovery state with every election of up to three replicas: RECOVERING after an unclean election where the protocol version knows it,
+// else what it was; the leader epoch grows by one, and the partition epoch is the node's.
+func TestElectionsWriteTheRecoveryState(t *testing.T) {
+	cases, unclean := 0, 0
+	for n := 1; n <= 3; n++ {
+		all := ids(1, 2, 3)[:n]
+		for mask := 1; mask < 1<<n; mask++ {
+			for state := range pow(3, n) { // online, shutting down, dead
+				for _, before := range []cluster.LeaderRecoveryState{cluster.Recovered, cluster.Recovering} {
+					for _, known := range []bool{true, false} {
+						for s := OfflineStrategy; s <= UncleanStrategy; s++ {
+							cases++
+							if checkRecovery(t, s, all, mask, state, before, known) {
+								unclean++
+							}
+						}
+					}
+				}
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if unclean == 0 || unclean == cases {
+		t.Errorf("%d of %d elections were unclean", unclean, cases)
+	}
+}
+
+// checkRecovery reports whether the election was unclean.
+func checkRecovery(t *testing.T, s ElectionStrategy, all []cluster.BrokerID, mask, state int, before cluster.LeaderRecoveryState, known bool) bool {
+	t.Helper()
+	r := newRig(t)
+	r.c.cfg.UseLeaderRecoveryState = known
+	var isr []cluster.BrokerID
+	for i, st := 0, state; i < len(all); i, st = i+1, st/3 {
+		if st%3 < 2 {
+			r.c.ctx.addBroker(cluster.Broker{ID: all[i], Epoch: 1})
+			r.c.ctx.shuttingDown[all[i]] = st%3 == 1
+		}
+		if mask>>i&1 == 1 {
+			isr = append(isr, all[i])
+		}
+	}
+	old := cluster.LeaderAndISR{Leader: isr[0], LeaderEpoch: 3, ISR: isr, PartitionEpoch: 7, ControllerEpoch: 4, Recovery: before}
+	p := r.topic("t", all, &old)
+	p.state = OfflinePartition
+	elect := func() error {
+		_, err := r.c.changePartitionStates([]*partitionContext{p}, OnlinePartition, s)
+		return err
+	}
+	if err := r.do(elect); err != nil {
+		t.Fatal(err)
+	}
+	if p.state != OnlinePartition {
+		if !p.leadership.Equal(old) {
+			t.Errorf("%s of ISR %v, state %d: no leader, and now %s", s, isr, state, p.leadership)
+		}
+		return false
+	}
+	unclean := !slices.Contains(isr, p.leadership.Leader)
+	want := before
+	if unclean && known {
+		want = cluster.Recovering
+	}
+	if l := p.leadership; l.Recovery != want || l.LeaderEpoch != 4 || l.PartitionEpoch != 8 || l.ControllerEpoch != 5 || unclean && (s != UncleanStrategy || len(l.ISR) != 1) {
+		t.Errorf("%s of ISR %v, state %d, before %d: %s", s, isr, state, before, l)
+	}
+	return unclean
+}
