@@ -125,13 +125,10 @@ func (t *deletionTool) parse(args []string) (words []string, err error) {
 			words, args = append(words, args[0]), args[1:]
 		}
 	}
-	if !strings.Contains(t.web, "://") {
-		t.web = "http://" + t.web
-	}
+	t.web = webURL(t.web)
 	if t.interval <= 0 {
 		return nil, fmt.Errorf("--interval %v: want more than nothing", t.interval)
 	}
-	t.web = strings.TrimSuffix(t.web, "/")
 	return words, nil
 }
 

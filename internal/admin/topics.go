@@ -89,7 +89,9 @@ func (t *topicsTool) noteUnreachable(addr string, err error) {
 // run does what the options ask for and reports a failure in both of Kafka's ways: a line for people and one like its log's.
 func (t *topicsTool) run(ctx context.Context) int {
 	actions := map[string]func(context.Context) error{
-		"create": t.create, "alter": t.alter, "list": t.list, "describe": t.describe, "delete": t.delete,
+		"create": t.create, "alter": t.alter, "delete": t.delete,
+		"list":     func(ctx context.Context) error { return t.withDeletions(ctx, t.list) },
+		"describe": func(ctx context.Context) error { return t.withDeletions(ctx, t.describe) },
 	}
 	err := actions[t.opts.action](ctx)
 	if err == nil {

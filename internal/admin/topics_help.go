@@ -18,6 +18,8 @@ var topicsOptionTable = []option{
 	{name: "bootstrap-server", arg: "host:port,...", help: "brokers to connect to first; needed"},
 	{name: "command-config", arg: "file", help: "properties of the client: client.id, request.timeout.ms, default.api.timeout.ms"},
 
+	{name: "web", arg: "URL", help: "with --list and --describe: the web address (web.listen) of any broker; topics that are being deleted are named too, with what they wait for"},
+
 	{name: "topic", arg: "name", help: "the topic; with all actions but --create a list of regular expressions, parted by commas, that match whole names (quote a dot as '\\.')"},
 	{name: "topic-id", arg: "id", help: "with --describe: the topic by its id"},
 	{name: "exclude-internal", help: "with --list and --describe: leave internal topics out"},

@@ -186,6 +186,7 @@ func (o *topicsOptions) checkExclusive() error {
 		rule{"if-exists", []string{"list", "create"}},
 		rule{"if-not-exists", allBut("create")},
 		rule{"exclude-internal", allBut("list", "describe")},
+		rule{"web", allBut("list", "describe")},
 	)
 	for _, r := range rules {
 		for _, other := range r.not {
