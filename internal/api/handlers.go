@@ -47,7 +47,10 @@ type Deps struct {
 	// BrokerEpoch gives this broker's current registration epoch; NoBrokerEpoch before registration.
 	BrokerEpoch func() cluster.BrokerEpoch
 
-	Table       *wire.APITable  // New enters the served versions here
+	Table *wire.APITable // New enters the served versions here
+	// LikeKafka39 offers clients no newer versions than Kafka 3.9 in ZooKeeper mode does: beside its brokers, and to the tools of
+	// such a cluster's operators, this one is to look the same.
+	LikeKafka39 bool
 	Config      *config.Dynamic // broker config as it is now, and per-topic settings
 	Cache       *metadata.Cache
 	Store       coord.Store
@@ -132,6 +135,10 @@ func New(d Deps) *Handlers {
 	h.deferral = newDeferral(h.adminLanes)
 	h.autoTopics = newAutoTopicCreation(d, h.admin)
 	for _, a := range h.apis() {
+		a, offered := d.offered(a)
+		if !offered {
+			continue
+		}
 		if a.scope == wire.InterBrokerOnly {
 			a.handle = h.betweenBrokers(a.handle)
 		}

@@ -183,7 +183,7 @@ func (b *broker) buildBroker(context.Context) error {
 	b.table = wire.NewAPITable()
 	b.handlers = api.New(api.Deps{
 		Log: b.log, BrokerID: c.ID, ClusterID: b.clusterID, BrokerEpoch: b.reg.epoch,
-		Table: b.table, Config: b.dynamic, Cache: b.cache, Store: b.store,
+		Table: b.table, LikeKafka39: c.ZooKeeper.Connect != "", Config: b.dynamic, Cache: b.cache, Store: b.store,
 		Replicas: b.replicas, Groups: b.groups, Controller: b.driver, Link: b.channel, Features: b.features,
 		Quotas: b.quotas.clients, Connections: b.quotas.connections,
 		Authorizer: b.authorizer,
