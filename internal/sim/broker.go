@@ -107,6 +107,10 @@ func (n *Node) leaderAndISR(tp cluster.TopicPartition, id cluster.TopicID, p con
 	switch {
 	case !id.IsZero() && !localID.IsZero() && localID != id:
 		return cluster.InconsistentTopicID
+	case p.State.LeaderEpoch == h.state.LeaderEpoch && !id.IsZero() && localID.IsZero() && onDisk:
+		// The controller has given the topic an id, without a new leader epoch.
+		n.logs[tp], h.id = diskLog{id, log.dir}, id
+		return cluster.None
 	case p.State.LeaderEpoch <= h.state.LeaderEpoch:
 		return cluster.StaleControllerEpoch
 	case !slices.Contains(p.Assignment.Replicas, n.id):
@@ -115,6 +119,9 @@ func (n *Node) leaderAndISR(tp cluster.TopicPartition, id cluster.TopicID, p con
 	n.hosted[tp] = h
 	if !onDisk && !n.createLog(tp, id, p.IsNew) {
 		return cluster.KafkaStorageError
+	}
+	if onDisk && log.id.IsZero() {
+		n.logs[tp] = diskLog{id, log.dir}
 	}
 	h.id = id
 	if p.State.PartitionEpoch < h.state.PartitionEpoch {

@@ -128,6 +128,14 @@ func (w *World) Leader(tp cluster.TopicPartition) cluster.BrokerID {
 	return cluster.NoBroker
 }
 
+// UseTopicIDs sets whether the inter-broker protocol has topic ids, for every process that starts from now on.
+func (w *World) UseTopicIDs(on bool) { w.opts.NoTopicIDs = !on }
+
+// CreateWithoutID creates a topic as brokers of an inter-broker protocol below 2.8-IV0 do.
+func (w *World) CreateWithoutID(name string, assignment ...[]cluster.BrokerID) {
+	w.createNode(name, cluster.TopicID{}, assignment)
+}
+
 // TopicID returns the id of a topic by the store.
 func (w *World) TopicID(name string) cluster.TopicID {
 	if t := w.store.topics[name]; t != nil {

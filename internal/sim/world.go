@@ -24,6 +24,8 @@ type Options struct {
 	// OfflineReplicas and OfflineReplicaTimeoutMs are the settings of that name.
 	OfflineReplicas         controller.OfflineReplicas
 	OfflineReplicaTimeoutMs int64
+	// NoTopicIDs is an inter.broker.protocol.version below 2.8-IV0.
+	NoTopicIDs bool
 	// AutoRebalance is auto.leader.rebalance.enable, with 10 per cent of imbalance allowed.
 	AutoRebalance bool
 	// Kafka are brokers that are Kafka's: they do not know what klamm's brokers have agreed on.
@@ -132,7 +134,7 @@ func (w *World) Failures() []string { return w.failures }
 
 func (w *World) coreConfig(id cluster.BrokerID) controller.Config {
 	return controller.Config{
-		Broker: id, DeleteTopicEnable: !w.opts.DeletionDisabled, UseTopicIDs: true, UseLeaderRecoveryState: true, NewTopicID: w.newTopicID,
+		Broker: id, DeleteTopicEnable: !w.opts.DeletionDisabled, UseTopicIDs: !w.opts.NoTopicIDs, UseLeaderRecoveryState: true, NewTopicID: w.newTopicID,
 		AutoLeaderRebalance: w.opts.AutoRebalance, LeaderImbalancePercentage: 10,
 		LeadersWriteISR: w.opts.LeadersWriteISR,
 		OfflineReplicas: w.opts.OfflineReplicas, OfflineReplicaTimeoutMs: w.opts.OfflineReplicaTimeoutMs,
