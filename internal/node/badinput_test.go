@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -188,10 +189,16 @@ func put(t *testing.T, s coord.Store, path, data string) {
 // startOn starts a broker on a store of the test's.
 func startOn(t *testing.T, cfg *config.Broker, s coord.Store) *running {
 	t.Helper()
-	return startWith(t, Options{Config: cfg, Coordination: func(context.Context) (*Coordination, error) {
-		return &Coordination{Store: s, Name: "memory", Close: func() error { return nil }}, nil
-	}})
+	return startWith(t, Options{Config: cfg, Coordination: coordinationOn(s)})
 }
+
+func coordinationOn(s coord.Store) func(context.Context) (*Coordination, error) {
+	return func(context.Context) (*Coordination, error) {
+		return &Coordination{Store: s, Name: "memory", Close: func() error { return nil }}, nil
+	}
+}
+
+func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // within polls what gives no signal.
 func within(limit time.Duration, cond func() bool) bool {

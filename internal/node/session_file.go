@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
+	"klamm/internal/cluster"
 	"klamm/internal/commitlog"
 	"klamm/internal/coord"
 	"klamm/internal/vfs"
@@ -89,15 +91,41 @@ func writeSession(fs vfs.FS, clusterID string, s formerSession) error {
 	return fs.Rename(sessionFile+".new", sessionFile)
 }
 
-// endFormerSessions ends the sessions of this broker's former processes.
+// endFormerSessions ends the sessions of this broker's former processes. One under which a broker of this id advertises other
+// addresses is left alone: the log dirs may be a copy of those of a broker that lives elsewhere.
 func (b *broker) endFormerSessions(ctx context.Context) {
 	ender, ok := b.store.(coord.SessionEnder)
 	if !ok {
 		return
 	}
 	for _, s := range formerSessions(b.dirs, b.clusterID) {
+		name := fmt.Sprintf("%#x", s.id)
+		if elsewhere, holder := b.isRegisteredElsewhere(ctx, s.id); elsewhere {
+			b.log.Warn("the session in the log dirs belongs to a broker with other addresses, it is left alone", "session", name, "broker", b.cfg.ID, "registration", holder)
+			continue
+		}
 		if err := ender.EndSession(ctx, s.id, s.key); err != nil {
-			b.log.Warn("cannot end the session of the former process, it will expire", "session", fmt.Sprintf("%#x", s.id), "err", err)
+			b.log.Warn("cannot end the session of the former process, it will expire", "session", name, "err", err)
 		}
 	}
+}
+
+// isRegisteredElsewhere reports whether a session holds a registration of this id with other addresses than this broker's.
+func (b *broker) isRegisteredElsewhere(ctx context.Context, session int64) (elsewhere bool, registration string) {
+	node, err := b.store.Get(ctx, coord.BrokerPath(b.cfg.ID))
+	if err != nil || node.Stat.EphemeralOwner != session {
+		return false, ""
+	}
+	holder, err := coord.DecodeBroker(node.Data)
+	return err != nil || !slices.EqualFunc(holder.Endpoints, b.reg.node.Endpoints, b.mayBeMine), string(node.Data)
+}
+
+// mayBeMine compares an address with that of a listener, whose port is another after each start where it is configured as 0.
+func (b *broker) mayBeMine(theirs, mine cluster.Endpoint) bool {
+	for _, l := range b.cfg.AdvertisedListeners {
+		if l.Port == 0 && l.Name == mine.Listener {
+			theirs.Port = mine.Port
+		}
+	}
+	return theirs == mine
 }
