@@ -3,8 +3,10 @@
 package zkstore
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,13 +33,13 @@ func TestConformance(t *testing.T) {
 			var roots atomic.Int64
 			coordtest.Run(t, func(t *testing.T) coordtest.Engine {
 				o := Options{Connect: fmt.Sprintf("%s/%d/%d", addr, time.Now().UnixNano(), roots.Add(1)), SessionTimeout: v.timeout}
-				return engine(t, addr, o, v.oneShot)
+				return engine(t, o, v.oneShot)
 			}, v.only...)
 		})
 	}
 }
 
-func engine(t *testing.T, addr string, o Options, oneShot bool) coordtest.Engine {
+func engine(t *testing.T, o Options, oneShot bool) coordtest.Engine {
 	return coordtest.Engine{
 		Connect: func() coord.Store {
 			s, err := Open(t.Context(), o)
@@ -50,24 +52,28 @@ func engine(t *testing.T, addr string, o Options, oneShot bool) coordtest.Engine
 			t.Cleanup(func() { _ = s.Close() })
 			return s
 		},
-		Expire: func(s coord.Session) { expire(t, addr, s.(*session).zk) },
+		Expire: func(s coord.Session) { expire(t, o, s.(*session).zk) },
 	}
 }
 
 // expire ends a session as the server does when its time has passed: other connections with its password close it, until
 // the server says that it is gone. The session's owner takes it back in between.
-func expire(t *testing.T, addr string, z *zkSession) {
+func expire(t *testing.T, o Options, z *zkSession) {
 	t.Helper()
-	for !closeForeign(t, addr, z) {
+	for !closeForeign(t, o, z) {
 		if t.Context().Err() != nil {
 			t.Fatal("the session does not expire")
 		}
 	}
 }
 
-func closeForeign(t *testing.T, addr string, z *zkSession) (gone bool) {
+func closeForeign(t *testing.T, o Options, z *zkSession) (gone bool) {
 	t.Helper()
+	addr, _, _ := strings.Cut(o.Connect, "/")
 	c, err := net.Dial("tcp", addr)
+	if o.TLS != nil {
+		c, err = tls.Dial("tcp", addr, o.TLS)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,10 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"klamm/internal/coord"
+	"klamm/internal/coord/coordtest"
 )
 
 // aclOf reads a node's ACL in its encoded form (operation getACL).
@@ -143,6 +145,14 @@ ssl.trustStore.password=secret
 	if got, err := aclOf(t, s, "/a"); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("ACL %q, %v", got, err)
 	}
+	t.Run("the suite of all engines", func(t *testing.T) {
+		var roots atomic.Int64
+		coordtest.Run(t, func(t *testing.T) coordtest.Engine {
+			own := o
+			own.Connect, own.SessionTimeout = fmt.Sprintf("%s/%d", secure, roots.Add(1)), 10*time.Second
+			return engine(t, own, false)
+		})
+	})
 	o.TLS, o.ConnectionTimeout = &tls.Config{Certificates: []tls.Certificate{cert}}, 30*time.Second
 	var unknown *tls.CertificateVerificationError
 	if _, err := Open(t.Context(), o); !errors.As(err, &unknown) {
