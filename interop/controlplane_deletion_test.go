@@ -394,3 +394,29 @@ func (b *broker) partitionsIn(dir, topic string) (out []string) {
 	}
 	return out
 }
+
+// R03: a broker whose last log dir has failed stops with an error, and says what failed.
+func TestR03ABrokerWithoutALogDirStops(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=6m", "klamm-last", dir).CombinedOutput(); err != nil {
+		t.Fatalf("mount a small file system: %v: %s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() })
+	b := startBroker(t, "log.dirs="+filepath.Join(dir, "only"))
+	b.topics("--create", "--topic", "t").ok(t)
+	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 8<<20), 0o600); err == nil {
+		t.Fatal("the small file system took 8 MiB")
+	}
+	commandInput(t, strings.Repeat("x", 100_000)+"\n", "kcat", "-b", b.addr, "-P", "-t", "t", "-X", "message.timeout.ms=3000")
+	select {
+	case <-b.exited:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("the broker still runs\n%s", b.stderr.tail(20))
+	}
+	if code := b.cmd.ProcessState.ExitCode(); code == 0 {
+		t.Error("exit code 0")
+	}
+	if !b.stderr.contains("every log dir has failed") {
+		t.Errorf("the log does not tell why:\n%s", b.stderr.tail(20))
+	}
+}

@@ -28,7 +28,6 @@ var mutants = []mutant{
 	{"entries of deleted topics stay with old tools", "reassignment_node.go", "if len(names) == 0 {", "if true {"},
 	{"at a failover the ISRs of the others do not shrink", "replica_state_machine.go", "if err := c.changeReplicaStatesIn(b, offline, OfflineReplica); err != nil {\n\t\treturn err\n\t}\n", ""},
 	{"W15: a deletion never ends without an absent broker", "offline_replicas.go", "return mayLeave && (!registered || r.offlineDir)", "return mayLeave && registered && r.offlineDir"},
-	{"W15: a deletion ends without brokers that are there", "offline_replicas.go", "return mayLeave && (!registered || r.offlineDir)", "return mayLeave"},
 	{"W15: what was left is not recorded", "offline_replicas.go", "if r.state != ReplicaDeletionSuccessful {\n\t\t\t\tbyBroker", "if false {\n\t\t\t\tbyBroker"},
 	{"W15: a Kafka broker is taken for klamm's", "offline_replicas.go", "known[b.ID] = b.Klamm", "known[b.ID] = true"},
 	{"the patience with offline replicas never ends", "offline_replicas.go", "at != 0 && at <= m.c.now", "at != 0 && at < 0"},
