@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"klamm/internal/cluster"
 	"klamm/internal/record"
 	"klamm/internal/vfs"
 )
@@ -248,4 +249,38 @@ func TestAPowerCutDuringCompactionLosesNothing(t *testing.T) {
 	if seen < 60 {
 		t.Errorf("only %d cuts", seen)
 	}
+}
+
+// A compacted topic is deleted while its log is being cleaned: cleaner and deletion do not hold each other up, and the name can be
+// used again.
+func TestACompactedLogIsDeletedWhileTheCleanerRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := compactedBroker(t, vfs.NewMem())
+		b.opts.CleanerBackoff = time.Second
+		b.open().run()
+		for round := range 20 {
+			l := b.log("t", 0)
+			fillTable(t, l, 60)
+			time.Sleep(time.Duration(round) * 100 * time.Millisecond) // the cleaner looks once a second
+			if failed := b.Delete([]cluster.TopicPartition{l.TopicPartition()}); len(failed) > 0 {
+				t.Fatalf("round %d: %v", round, failed)
+			}
+			if _, known := b.Get(l.TopicPartition()); known {
+				t.Fatalf("round %d: the log is still known", round)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if pending := b.PendingDeletes(); len(pending) > 0 {
+			t.Errorf("not removed: %v", pending)
+		}
+		l := b.log("t", 0)
+		fillTable(t, l, 30)
+		want := table(t, l)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if d := cmp.Diff(want, table(t, l)); d != "" || l.cleaned.Load() == 0 {
+			t.Errorf("the next log of the name is cleaned to %d: %s", l.cleaned.Load(), d)
+		}
+	})
 }

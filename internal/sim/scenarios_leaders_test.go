@@ -41,6 +41,8 @@ func elections() []scenario {
 		{name: "leaders are balanced", opts: Options{Brokers: 4, AutoRebalance: true}, before: moved, acts: does((*World).BalanceLeaders)},
 		{name: "leaders are balanced while the topic is reassigned", opts: Options{Brokers: 4, AutoRebalance: true}, before: inTurn(moved, reassigns("a", 0, 1, 3)),
 			acts: does((*World).BalanceLeaders, catchesUp), expect: isOn("a", 0, 1, 3)},
+		{name: "leaders are balanced while another topic is reassigned", opts: Options{Brokers: 4, AutoRebalance: true}, before: inTurn(moved, creates("c", brokers(1, 2)), reassigns("c", 0, 3)),
+			acts: does((*World).BalanceLeaders, catchesUp), expect: isOn("c", 0, 3)},
 		{name: "a leader dies", opts: four, before: creates("a", brokers(4, 2), brokers(3, 4)), acts: does(dies(4), starts(4))},
 		{name: "all replicas of a partition die one after the other", opts: four, before: creates("a", brokers(3, 4)), acts: does(dies(3), dies(4), starts(4), starts(3))},
 	}
@@ -68,6 +70,9 @@ func reassignments() []scenario {
 				controller.ReassignmentTarget{TopicPartition: partition("a", 1), Replicas: brokers(2, 2)},
 				controller.ReassignmentTarget{TopicPartition: partition("none", 0), Replicas: brokers(1)})
 		}, catchesUp), after: reassigns("a", 0, 3, 4), expect: isOn("a", 0, 3, 4)},
+		{name: "old tools reassign to a dead broker, which returns", opts: four, before: inTurn(topic, dies(4)), acts: does(func(w *World) {
+			w.RequestReassignment(controller.ReassignmentTarget{TopicPartition: partition("a", 0), Replicas: brokers(1, 4)})
+		}, starts(4), catchesUp), after: reassigns("a", 0, 1, 4), expect: isOn("a", 0, 1, 4)},
 		{name: "a request takes over from old tools", opts: four, before: topic, acts: does(func(w *World) {
 			w.RequestReassignment(controller.ReassignmentTarget{TopicPartition: partition("a", 0), Replicas: brokers(3, 4)})
 		}, reassigns("a", 0, 2, 4), catchesUp), expect: isOn("a", 0, 2, 4)},
