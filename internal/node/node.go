@@ -307,6 +307,9 @@ func (b *broker) stopInOrder() error {
 	b.moveLeaderships(ctx)
 	var errs []error
 	began := time.Now()
+	if b.replicas != nil {
+		b.replicas.AnswerFetches()
+	}
 	// The parts end youngest first: web, controller, request server, then the background work under them.
 	errs = append(errs, b.parts.stopAll())
 	// A broker that serves no more leaves at once: what it led alone or could not hand over is elected anew, while it

@@ -99,13 +99,16 @@ func (r *FetchRequest) isolation() commitlog.Isolation {
 func (m *Manager) Fetch(req FetchRequest, done func([]FetchResult)) (hurry func()) {
 	op := &fetchOp{m: m, req: req, done: done}
 	read := m.read(&op.req, true)
-	if req.MaxWait <= 0 || len(req.Partitions) == 0 || read.bytes >= int64(req.MinBytes) || read.answerNow {
+	if req.MaxWait <= 0 || m.leaving.Load() || len(req.Partitions) == 0 || read.bytes >= int64(req.MinBytes) || read.answerNow {
 		op.answer(read.results)
 	} else {
 		releaseAll(read.results)
 		op.from = read.from
 		op.bytes = make([]int64, len(req.Partitions))
 		w := m.fetches.add(op, len(req.Partitions), func(i int) cluster.TopicPartition { return op.req.Partitions[i].TP }, time.Now().Add(req.MaxWait))
+		if m.leaving.Load() {
+			w.expire() // AnswerFetches may have come between the two looks
+		}
 		if !w.done.Load() {
 			hurry = w.expire
 		}
@@ -118,6 +121,13 @@ func (m *Manager) Fetch(req FetchRequest, done func([]FetchResult)) (hurry func(
 		}
 	}
 	return hurry
+}
+
+// AnswerFetches answers all fetches that wait, and from then on lets none wait: a broker that stops would wait as long for its
+// followers' and consumers' fetches as these are ready to wait for records.
+func (m *Manager) AnswerFetches() {
+	m.leaving.Store(true)
+	m.fetches.expireAll()
 }
 
 // watermarkMove is a partition whose high or low watermark a follower's fetch has moved.

@@ -295,6 +295,27 @@ func TestAWaitingFetchCanBeHurried(t *testing.T) {
 	}
 }
 
+// A broker that stops need not wait for requests that wait for records.
+func TestABrokerThatLeavesLetsNoFetchWait(t *testing.T) {
+	b := newTestBroker(t, brokerOptions{})
+	b.alive(1)
+	b.lead(leadState{topic: "t", leader: 1, isr: []int32{1}, isNew: true})
+	before := b.consume(time.Hour, fetchPart(tpT, 0))
+	if _, done := before.result(); done {
+		t.Fatal("answered at once")
+	}
+	b.AnswerFetches()
+	after := b.consume(time.Hour, fetchPart(tpT, 0))
+	for what, a := range map[string]*answer[FetchResult]{"the fetch that waited": before, "a later one": after} {
+		if r, done := a.result(); !done || r.Err != cluster.None {
+			t.Errorf("%s: answered %v: %v", what, done, r.Err)
+		}
+	}
+	if !b.fetches.empty() {
+		t.Error("requests wait on")
+	}
+}
+
 func TestFetchOfOnePartitionAllocatesLittle(t *testing.T) {
 	b := newTestBroker(t, brokerOptions{plainDisk: true, logConfig: func(c *config.LogConfig) { c.IndexIntervalBytes = 1 << 20 }})
 	b.alive(1)

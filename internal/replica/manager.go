@@ -123,6 +123,7 @@ type Manager struct {
 	}
 	// checkpointing starts with the first LeaderAndIsr request: before it, logs are there without their partitions.
 	checkpointing atomic.Bool
+	leaving       atomic.Bool // no fetch waits any more
 
 	hosted struct {
 		sync.RWMutex

@@ -175,6 +175,27 @@ func (w *waiter) expire() {
 	w.op.complete(true)
 }
 
+// expireAll ends the requests that wait now.
+func (p *purgatory) expireAll() {
+	for i := range p.shards {
+		s := &p.shards[i]
+		var found []*waiter
+		s.Lock()
+		for _, first := range s.lists {
+			for e := first; ; e = e.next {
+				found = append(found, e.waiter)
+				if e.next == first {
+					break
+				}
+			}
+		}
+		s.Unlock()
+		for _, w := range found {
+			w.expire()
+		}
+	}
+}
+
 func (w *waiter) leave() {
 	w.unwatch()
 	w.home.timers.remove(w)
