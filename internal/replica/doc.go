@@ -5,8 +5,8 @@
 // Files: manager.go (construction, Run, hosted partitions), control.go with leader_and_isr.go, stop_replica.go and
 // update_metadata.go (the controller's requests), partition.go with leadership.go, isr.go, follower_state.go (one
 // partition), append.go, fetch.go, list_offsets.go, delete_records.go, epochs.go, log_dirs.go (clients' requests),
-// purgatory.go (waiting requests), alter_partition.go (ISR changes to the controller), fetch_session.go (KIP-227,
-// the leader's side), fetcher*.go and follower_session.go (the follower's side), log_dir_moves.go (replicas that change their log dir), stats.go.
+// purgatory.go (waiting requests), alter_partition.go (ISR changes to the controller), isr_writer.go (or into the store,
+// by older protocols), fetch_session.go (KIP-227, the leader's side), fetcher*.go and follower_session.go (the follower's side), log_dir_moves.go (replicas that change their log dir), stats.go.
 //
 // Locks, in the order in which they may be taken:
 //
