@@ -33,8 +33,14 @@ Usage: klamm doctor        --zookeeper HOST:PORT[,..][/CHROOT] [options]
   --bootstrap-server LIST
                          also ask the brokers: what differs from the store, failed
                          log dirs, replicas that nothing names
+  --log-dirs LIST        also look into these log dirs, on the machine that has them:
+                         directories whose removal is overdue, replicas that nothing
+                         names, those of former topics
   --pause DURATION       the store is read twice, that long apart, and only what was
                          wrong both times is reported (default 2s)
+  --deletion-grace DURATION
+                         a deletion without a visible obstacle is stuck when it is
+                         older (default 1m)
   -o, --output FORMAT    text (default) or json
   --yes                  repair without asking
   --help
@@ -55,17 +61,17 @@ const (
 )
 
 type doctorOptions struct {
-	zookeeper, config, bootstrap, output, pauseText string
-	yes, help, repair                               bool
-	pause                                           time.Duration
+	zookeeper, config, bootstrap, logDirs, output, pauseText, graceText string
+	yes, help, repair                                                   bool
+	pause, grace                                                        time.Duration
 }
 
 func parseDoctor(args []string) (doctorOptions, error) {
-	o := doctorOptions{output: "text", pauseText: "2s"}
+	o := doctorOptions{output: "text", pauseText: "2s", graceText: doctor.DefaultDeletionGrace.String()}
 	words, err := options{
 		command: "doctor",
-		values: map[string]*string{"--zookeeper": &o.zookeeper, "--config": &o.config, "--bootstrap-server": &o.bootstrap,
-			"-o": &o.output, "--output": &o.output, "--pause": &o.pauseText},
+		values: map[string]*string{"--zookeeper": &o.zookeeper, "--config": &o.config, "--bootstrap-server": &o.bootstrap, "--log-dirs": &o.logDirs,
+			"-o": &o.output, "--output": &o.output, "--pause": &o.pauseText, "--deletion-grace": &o.graceText},
 		flags: map[string]*bool{"--yes": &o.yes, "--help": &o.help, "-h": &o.help},
 	}.parse(args)
 	if err != nil || o.help {
@@ -75,6 +81,8 @@ func parseDoctor(args []string) (doctorOptions, error) {
 		o.repair, words = true, words[1:]
 	}
 	o.pause, err = time.ParseDuration(o.pauseText)
+	grace, graceErr := time.ParseDuration(o.graceText)
+	o.grace = grace
 	switch {
 	case len(words) > 0:
 		return o, fmt.Errorf("%q: the only word there is is repair", words[0])
@@ -84,6 +92,8 @@ func parseDoctor(args []string) (doctorOptions, error) {
 		return o, fmt.Errorf("--output %q: want text or json", o.output)
 	case err != nil || o.pause < 0:
 		return o, fmt.Errorf("--pause %q: want a duration such as 2s", o.pauseText)
+	case graceErr != nil || o.grace <= 0:
+		return o, fmt.Errorf("--deletion-grace %q: want a duration such as 1m", o.graceText)
 	case o.yes && !o.repair:
 		return o, errors.New("--yes goes with repair")
 	case o.repair && o.output == "json":
@@ -149,6 +159,10 @@ func runDoctor(ctx context.Context, o doctorOptions, stdin io.Reader, stdout, st
 	observed, err := doctor.Observe(ctx, c.Store, o.pause, ask, progress(stderr, "reading"))
 	if err != nil {
 		return exitUnavailable, err
+	}
+	observed.DeletionGrace = o.grace
+	if o.logDirs != "" {
+		observed.LogDirs = doctor.ReadLogDirs(strings.Split(o.logDirs, ","))
 	}
 	report := doctor.NewReport(c.Name, observed)
 	if o.repair {

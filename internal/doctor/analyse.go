@@ -6,6 +6,7 @@
 package doctor
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -17,15 +18,20 @@ type Observation struct {
 	Second *Snapshot
 	// Brokers are the answers of the brokers; nil when they were not asked.
 	Brokers *Answers
+	// LogDirs are what lies in the log dirs that this examination reads itself.
+	LogDirs []LogDir
+	// DeletionGrace is how long a deletion without a visible obstacle may take before it counts as stuck, DefaultDeletionGrace if 0.
+	DeletionGrace time.Duration
 }
 
-// deletionGrace is how long a deletion without a visible obstacle may take before it counts as stuck.
-const deletionGrace = time.Minute
+// DefaultDeletionGrace is enough for large topics on slow disks.
+const DefaultDeletionGrace = time.Minute
 
 // Analyse gives the findings, the worst first.
 func Analyse(o Observation) []Finding {
 	v := newView(o.First)
-	findings := v.examine(o.Brokers)
+	v.grace = cmp.Or(o.DeletionGrace, DefaultDeletionGrace)
+	findings := append(v.examine(o.Brokers), v.disks(o.LogDirs)...)
 	if o.Second != nil {
 		before := map[string]bool{}
 		for _, f := range findings {
@@ -33,7 +39,8 @@ func Analyse(o Observation) []Finding {
 		}
 		earlier := v
 		v = newView(o.Second)
-		findings = slices.DeleteFunc(v.examine(o.Brokers), func(f Finding) bool { return !before[f.key()] })
+		v.grace = cmp.Or(o.DeletionGrace, DefaultDeletionGrace)
+		findings = slices.DeleteFunc(append(v.examine(o.Brokers), v.disks(o.LogDirs)...), func(f Finding) bool { return !before[f.key()] })
 		findings = withMoves(findings, v.controllerMoves(earlier))
 	}
 	sortFindings(findings)

@@ -16,7 +16,7 @@ type obstacle struct{ what, next string }
 func (v *view) deletion(t *topic, answers *Answers) []Finding {
 	obstacles := v.obstacles(t, answers)
 	age := v.age(t.marker)
-	if len(obstacles) == 0 && age > 0 && age < deletionGrace {
+	if len(obstacles) == 0 && age > 0 && age < v.grace {
 		return []Finding{{
 			Code: "deletion-running", Severity: Info, Subject: "topic " + t.name,
 			What:     fmt.Sprintf("Topic %s is being deleted, for %v so far.", t.name, age),

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -24,7 +25,7 @@ var looked = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // TestFindings examines every tree in testdata, recorded from Kafka 3.9.1 (kafka-*) or made by hand, and compares the whole
 // report. A .tree file has a node a line: path, options (v= data version, c= and m= change ids, o= owning session, age=),
 // data. "base FILE" begins with another tree, "-PATH" takes a node with all below it away; "== second" begins the
-// second look, which starts from the first, and "== brokers" the answers of the brokers, as JSON.
+// second look, which starts from the first, "== brokers" the answers of the brokers, "== disks" their log dirs, as JSON.
 func TestFindings(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.tree")
 	if err != nil || len(files) == 0 {
@@ -61,11 +62,17 @@ func readObservation(t *testing.T, file string) Observation {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var o Observation
+	text, disks, _ := bytes.Cut(text, []byte("== disks\n"))
+	if len(disks) > 0 {
+		if err := json.Unmarshal(disks, &o.LogDirs); err != nil {
+			t.Fatal(err)
+		}
+	}
 	first, rest, second := strings.Cut(string(text), "== second\n")
 	if !second {
 		first, rest, _ = strings.Cut(string(text), "== brokers\n")
 	}
-	var o Observation
 	tree := map[string]coord.Node{}
 	applyTree(t, tree, first, looked)
 	o.First = snapshot(tree, looked)

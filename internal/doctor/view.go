@@ -23,6 +23,7 @@ type Snapshot struct {
 // view is a snapshot decoded.
 type view struct {
 	taken    time.Time
+	grace    time.Duration // Observation.DeletionGrace
 	nodes    map[string]coord.Node
 	names    map[string][]string // children by parent
 	brokers  map[cluster.BrokerID]coord.BrokerNode
