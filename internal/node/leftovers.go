@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"klamm/internal/cluster"
@@ -20,7 +21,11 @@ const leftoversEvery = time.Minute
 // moved away (W20): the controller
 // wrote it down in the store, by topic id. It is done before the first request of a controller is handled, and
 // whenever a record comes later, as it does when the broker was only thought to be gone.
-type leftovers struct{ b *broker }
+type leftovers struct {
+	b *broker
+	// open counts the records that could not be carried out when they were last looked at; for metrics.
+	open atomic.Int64
+}
 
 // removeLeftovers is the look at start. A store that does not answer is asked again by run.
 func (b *broker) removeLeftovers(ctx context.Context) error {
@@ -59,6 +64,8 @@ func (l *leftovers) remove(ctx context.Context) error {
 		return err
 	}
 	var errs []error
+	open := len(records)
+	defer func() { l.open.Store(int64(open)) }()
 	for _, r := range records {
 		if there, err := l.mayBeWanted(ctx, r); there || err != nil {
 			errs = append(errs, err)
@@ -75,7 +82,9 @@ func (l *leftovers) remove(ctx context.Context) error {
 		_, err = l.b.store.Multi(ctx, coord.Delete(coord.LeftoverPath(l.b.cfg.ID, r.TopicID), coord.AnyVersion))
 		if err != nil && !errors.Is(err, coord.ErrNoNode) {
 			errs = append(errs, fmt.Errorf("take back the record of topic %s: %w", r.Topic, err))
+			continue
 		}
+		open--
 	}
 	return errors.Join(errs...)
 }

@@ -59,6 +59,7 @@ func (k kafkaCollector) Collect(ch chan<- prometheus.Metric) {
 	e.gauge("kafka_log_logmanager_offlinelogdirectorycount", "log dirs that failed", float64(offline))
 	e.gauge("klamm_log_directories_to_remove", "renamed -delete directories that wait for their removal", float64(pending))
 	e.gauge("klamm_log_directories_failing_to_remove", "-delete directories whose last removal failed", float64(failing))
+	e.gauge("klamm_log_deleted_topics_to_remove", "deleted topics of which this broker has still to remove replicas, because it or a log dir was away", float64(k.b.leftovers.open.Load()))
 	e.counter("klamm_topics_auto_created_total", "topics created because a client asked for their metadata", float64(k.b.handlers.AutoCreatedTotal()))
 }
 

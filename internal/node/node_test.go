@@ -212,7 +212,7 @@ func TestTheWebAddressShowsWhatTheBrokerDoes(t *testing.T) {
 		{"/readyz", 200, []string{"ready"}},
 		{"/", 200, []string{"klamm broker 1", "/api/v1/deletions"}},
 		{"/metrics", 200, []string{"kafka_controller_kafkacontroller_activecontrollercount 1", "kafka_server_replicamanager_leadercount 2",
-			"kafka_controller_kafkacontroller_globaltopiccount 1", `kafka_network_requestmetrics_requests_total{request="CreateTopics"} 1`,
+			"kafka_controller_kafkacontroller_globaltopiccount 1", "klamm_log_deleted_topics_to_remove 0", `kafka_network_requestmetrics_requests_total{request="CreateTopics"} 1`,
 			`kafka_network_requestmetrics_requests_total{request="InitProducerId"} 0`, `kafka_network_requestmetrics_requests_total{request="LeaderAndIsr"} 1`,
 			"kafka_server_brokertopicmetrics_messagesin_total 0", `kafka_server_brokertopicmetrics_messagesin_total{topic="shown"} 0`}},
 		{"/api/v1/broker", 200, []string{`"id": 1`, `"name": "CreateTopics"`, r.addr}},
