@@ -38,6 +38,10 @@ func (k *checks) answer(req controller.Event, v controller.ReplyValue) {
 		for _, p := range res.Partitions {
 			got = append(got, p.TopicPartition)
 		}
+	case controller.UpdateFeatures:
+		if res := v.(controller.UpdateFeaturesResult); res.Err == cluster.None && len(res.Features) != len(req.Updates) {
+			k.w.failf("UpdateFeatures for %d features was answered for %d", len(req.Updates), len(res.Features))
+		}
 	case controller.AlterPartition:
 		k.alterPartitionAnswered(req, v.(controller.AlterPartitionResult))
 	}

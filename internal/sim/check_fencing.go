@@ -27,7 +27,7 @@ func isRead(op controller.StoreOp) bool {
 	switch op.(type) {
 	case controller.ReadController, controller.ReadControllerEpoch, controller.ReadBrokers, controller.ReadTopicNames,
 		controller.ReadTopics, controller.ReadPartitionStates, controller.ReadDeletionMarkers, controller.ReadTopicConfigs,
-		controller.ReadLogDirEvents, controller.ReadISRChanges, controller.ReadProducerIDBlock, controller.ReadPreferredElection, controller.ReadReassignments:
+		controller.ReadLogDirEvents, controller.ReadISRChanges, controller.ReadFeatures, controller.ReadProducerIDBlock, controller.ReadPreferredElection, controller.ReadReassignments:
 		return true
 	}
 	return false

@@ -56,7 +56,7 @@ func (k *checks) finalMetrics() {
 // failed log dir, depends on when it was looked for: those are the ones it is not sure of.
 func (w *World) recount() (m controller.Metrics, unsure int) {
 	m = controller.Metrics{
-		ActiveControllerCount: 1, GlobalTopicCount: len(w.store.topics), ActiveBrokerCount: len(w.store.brokers), TopicsToDeleteCount: len(w.store.markers),
+		ActiveControllerCount: 1, GlobalTopicCount: len(w.store.topics), ActiveBrokerCount: w.supporting(), TopicsToDeleteCount: len(w.store.markers),
 	}
 	for name, t := range w.store.topics {
 		_, queued := w.store.markers[name]
@@ -81,6 +81,16 @@ func (w *World) recount() (m controller.Metrics, unsure int) {
 		}
 	}
 	return m, unsure
+}
+
+// supporting counts the registered brokers that support what is finalized; the others are left out of the cluster.
+func (w *World) supporting() (count int) {
+	for _, r := range w.store.brokers {
+		if level, finalized := w.store.features["f"]; !finalized || r.Features["f"].Contains(level) {
+			count++
+		}
+	}
+	return count
 }
 
 // replicasToDelete: those that have their log, and those that may have it or count as if they had.

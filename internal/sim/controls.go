@@ -188,6 +188,10 @@ func (w *World) Request(from cluster.BrokerID, make func(controller.ReplyToken, 
 			if v.Err != cluster.NotController {
 				return v
 			}
+		case controller.UpdateFeaturesResult:
+			if v.Err != cluster.NotController {
+				return v
+			}
 		case nil:
 		default:
 			return v
@@ -202,6 +206,17 @@ func (w *World) Shutdown(id cluster.BrokerID) {
 	w.tracef(nil, "broker %d stops", id)
 	w.nodes[id].enqueue(controller.Shutdown{})
 	w.SettleFor(settleMs)
+}
+
+// SwitchDeletion changes delete.topic.enable on all brokers, for good.
+func (w *World) SwitchDeletion(on bool) {
+	w.tracef(nil, "delete.topic.enable is %v", on)
+	w.opts.DeletionDisabled = !on
+	for _, n := range w.Nodes() {
+		if n.up {
+			n.enqueue(controller.TopicDeletionEnable{Enabled: on})
+		}
+	}
 }
 
 // ChangeRack gives the registration of a broker that runs another rack.

@@ -74,7 +74,7 @@ func (n *Node) expire() {
 			n.w.answered(r)
 		}
 	}
-	n.queue = []controller.Event{controller.Expire{}, controller.RegisterBrokerAndReelect{}}
+	n.queue = []controller.Event{controller.Expire{}, controller.TopicDeletionEnable{Enabled: !n.w.opts.DeletionDisabled}, controller.RegisterBrokerAndReelect{}}
 }
 
 func (n *Node) enqueue(ev controller.Event) {

@@ -218,6 +218,9 @@ func (w *World) askRandom(from *Node) {
 	}
 	token := w.nextToken()
 	switch w.rng.IntN(20) {
+	case 15:
+		w.ask(to, controller.UpdateFeatures{Reply: token, ValidateOnly: w.rng.IntN(4) == 0, Updates: []controller.FeatureUpdate{
+			{Feature: []string{"f", "g"}[w.rng.IntN(2)], Level: int16(w.rng.IntN(5)), Type: controller.FeatureUpdateType(w.rng.IntN(5))}}})
 	case 12:
 		w.writeRandomISR(from)
 	case 13:

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"fmt"
+
 	"klamm/internal/cluster"
 	"klamm/internal/controller"
 )
@@ -68,6 +70,13 @@ func controllerLives() []scenario {
 		{name: "all brokers die and return", opts: four, before: topics, acts: does(all(dies(1), dies(2), dies(3), dies(4)), (*World).StartAll)},
 		{name: "all sessions expire at once", opts: four, before: topics, acts: does(all(bounces(1), bounces(2), bounces(3), bounces(4)))},
 		{name: "producer ids are handed out", opts: four, acts: does(allocates(2), allocates(3), allocates(2))},
+		{name: "a feature is finalized, raised and deleted", opts: four, acts: does(
+			updatesFeature(1, controller.UpgradeFeature), updatesFeature(3, controller.UpgradeFeature), updatesFeature(0, controller.UnsafeDowngradeFeature)),
+			after: updatesFeature(0, controller.UnsafeDowngradeFeature), expect: func(w *World) string { return isFinalized(w, 0) }},
+		{name: "a broker without a finalized feature is left out until the feature is deleted", opts: Options{Brokers: 4, Behind: brokers(4)},
+			before: inTurn(dies(4), creates("a", brokers(1, 2)), updatesFeature(2, controller.UpgradeFeature)),
+			acts:   does(starts(4), updatesFeature(0, controller.UnsafeDowngradeFeature)),
+			after:  updatesFeature(0, controller.UnsafeDowngradeFeature), expect: func(w *World) string { return isFinalized(w, 0) }},
 		{name: "the store cannot be reached for a while", opts: four, before: topics, acts: does(all(func(w *World) { w.faults.storeUnavailable = 90 }, deletes("a"), half(30), func(w *World) {
 			w.faults.storeUnavailable = 0
 		}))},
@@ -75,15 +84,30 @@ func controllerLives() []scenario {
 			for _, n := range w.Nodes() {
 				dies(n.id)(w)
 			}
-			w.store.epochExists, w.store.features = true, false
+			w.store.epochExists, w.store.features = true, nil
 			w.StartAll()
 		}), expect: func(w *World) string {
-			if !w.store.features {
+			if w.store.features == nil {
 				return "the finalized features are not set up"
 			}
 			return ""
 		}},
 	}
+}
+
+func updatesFeature(level int16, how controller.FeatureUpdateType) func(w *World) {
+	return func(w *World) {
+		w.Request(w.anyUp(), func(token controller.ReplyToken, _ cluster.BrokerEpoch) controller.Event {
+			return controller.UpdateFeatures{Reply: token, Updates: []controller.FeatureUpdate{{Feature: "f", Level: level, Type: how}}}
+		})
+	}
+}
+
+func isFinalized(w *World, level int16) string {
+	if got := w.store.features["f"]; got != level {
+		return fmt.Sprintf("the feature is finalized at %d, not %d", got, level)
+	}
+	return ""
 }
 
 func allocates(id cluster.BrokerID) func(w *World) {

@@ -49,6 +49,9 @@ func deletions() []scenario {
 			acts: does(func(w *World) { w.MarkForIncarnation("a", cluster.TopicID{0: 0xff}) }), expect: isThere("a")},
 		{name: "markers are removed where deletion is disabled", opts: Options{DeletionDisabled: true}, before: creates("a", brokers(1, 2)),
 			acts: does(func(w *World) { w.markOnly("a") }), expect: isThere("a")},
+		{name: "deletion is switched off in the middle of a deletion, and on again", opts: four, before: all(creates("a", brokers(1, 2), brokers(4)), creates("keep", brokers(1, 2))),
+			acts:  does(all(deletes("a"), half(8), switchesDeletion(false)), func(w *World) { w.markOnly("keep") }, switchesDeletion(true)),
+			after: all(switchesDeletion(true), deletes("a")), expect: isThere("keep")},
 		{name: "a frozen broker forgets a topic that was deleted meanwhile", opts: four, before: twoTopics, acts: does(
 			func(w *World) { w.suspend(4) }, deletes("a", "b"), func(w *World) { w.wakeUp(4) })},
 	}
@@ -120,6 +123,10 @@ func noMarkers(w *World) string {
 
 // markOnly writes a marker that is not to be obeyed.
 func (w *World) markOnly(name string) { w.store.createMarker(name, cluster.TopicID{}) }
+
+func switchesDeletion(on bool) func(w *World) {
+	return func(w *World) { w.SwitchDeletion(on) }
+}
 
 func removesByHand(name string) func(w *World) {
 	return func(w *World) {

@@ -20,7 +20,8 @@ type store struct {
 	epochExists     bool
 	epoch           cluster.ControllerEpoch
 	epochVersion    int32
-	features        bool
+	features        map[string]int16 // nil: no node
+	featuresVersion int32
 
 	brokers map[cluster.BrokerID]registration
 	topics  map[string]*topicNode
@@ -161,6 +162,8 @@ func (s *store) apply(n *Node, op controller.StoreOp, part int) controller.Store
 		return controller.ReassignmentsRead{Exists: s.reassign != nil, Version: s.reassignVersion, Targets: s.reassign}
 	case controller.ReadPreferredElection:
 		return controller.PreferredElectionRead{Exists: s.preferred != nil, Version: s.preferredVersion, Partitions: s.preferred}
+	case controller.ReadFeatures:
+		return s.readFeatures()
 	case controller.ReadProducerIDBlock:
 		return controller.ProducerIDBlockRead{Exists: s.blockExists, Block: s.block, Version: s.blockVersion}
 	}
@@ -170,8 +173,12 @@ func (s *store) apply(n *Node, op controller.StoreOp, part int) controller.Store
 func (s *store) applyWrite(op controller.StoreOp, part int) controller.StoreValue {
 	switch op := op.(type) {
 	case controller.EnsureFeatures:
-		s.features = true
-		return controller.FeaturesRead{}
+		if s.features == nil {
+			s.features, s.featuresVersion = map[string]int16{}, 0
+		}
+		return s.readFeatures()
+	case controller.SetFeatures:
+		return controller.Written{Items: []controller.ItemResult{s.setFeatures(op)}}
 	case controller.CreatePartitionStates:
 		return controller.Written{Items: each(op.States, part, s.createState)}
 	case controller.SetPartitionStates:
@@ -264,6 +271,22 @@ func (s *store) removeController() {
 		s.controller, s.controllerOwner = cluster.NoBroker, 0
 		s.fire(controller.Watched{Kind: controller.WatchController})
 	}
+}
+
+func (s *store) readFeatures() controller.FeaturesRead {
+	if s.features == nil {
+		return controller.FeaturesRead{Version: -1}
+	}
+	return controller.FeaturesRead{Levels: maps.Clone(s.features), Version: s.featuresVersion}
+}
+
+func (s *store) setFeatures(op controller.SetFeatures) controller.ItemResult {
+	if s.readFeatures().Version != op.Version {
+		return item(controller.ItemConflict)
+	}
+	s.features = maps.Clone(op.Levels)
+	s.featuresVersion++
+	return controller.ItemResult{Status: controller.ItemOK, Version: s.featuresVersion}
 }
 
 func (s *store) readTopic(name string) controller.TopicRead {
@@ -418,7 +441,7 @@ func (s *store) register(n *Node) {
 	if isKlamm {
 		s.klamm[n.id] = true
 	}
-	s.brokers[n.id] = registration{cluster.Broker{ID: n.id, Epoch: n.epoch, Klamm: isKlamm}, n.session}
+	s.brokers[n.id] = registration{cluster.Broker{ID: n.id, Epoch: n.epoch, Klamm: isKlamm, Features: s.w.featuresOf(n.id)}, n.session}
 	s.fire(controller.Watched{Kind: controller.WatchBrokers})
 	s.fire(controller.Watched{Kind: controller.WatchBroker, Broker: n.id})
 }

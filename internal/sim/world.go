@@ -24,6 +24,8 @@ type Options struct {
 	// OfflineReplicas and OfflineReplicaTimeoutMs are the settings of that name.
 	OfflineReplicas         controller.OfflineReplicas
 	OfflineReplicaTimeoutMs int64
+	// Behind are brokers that support level 1 of the feature "f" only; all others support 1 to 3.
+	Behind []cluster.BrokerID
 	// NoTopicIDs is an inter.broker.protocol.version below 2.8-IV0.
 	NoTopicIDs bool
 	// AutoRebalance is auto.leader.rebalance.enable, with 10 per cent of imbalance allowed.
@@ -135,10 +137,19 @@ func (w *World) Failures() []string { return w.failures }
 func (w *World) coreConfig(id cluster.BrokerID) controller.Config {
 	return controller.Config{
 		Broker: id, DeleteTopicEnable: !w.opts.DeletionDisabled, UseTopicIDs: !w.opts.NoTopicIDs, UseLeaderRecoveryState: true, NewTopicID: w.newTopicID,
+		FeatureVersioning: true, SupportedFeatures: w.featuresOf(id),
 		AutoLeaderRebalance: w.opts.AutoRebalance, LeaderImbalancePercentage: 10,
 		LeadersWriteISR: w.opts.LeadersWriteISR,
 		OfflineReplicas: w.opts.OfflineReplicas, OfflineReplicaTimeoutMs: w.opts.OfflineReplicaTimeoutMs,
 	}
+}
+
+// featuresOf is what a broker supports.
+func (w *World) featuresOf(id cluster.BrokerID) map[string]cluster.VersionRange {
+	if slices.Contains(w.opts.Behind, id) {
+		return map[string]cluster.VersionRange{"f": {Min: 1, Max: 1}}
+	}
+	return map[string]cluster.VersionRange{"f": {Min: 1, Max: 3}}
 }
 
 func (w *World) newTopicID() cluster.TopicID {

@@ -169,6 +169,37 @@ func TestASessionThatEndsWithAWriteInFlightEndsTheTerm(t *testing.T) {
 	})
 }
 
+// A setting that changes while the session ends is not lost with the events that are dropped then.
+func TestASettingThatChangesAsTheSessionEndsHoldsForTheNextTerm(t *testing.T) {
+	bubble(t, func(t *testing.T, c *testCluster) {
+		one := c.start(1)
+		defer one.stop()
+		synctest.Wait()
+		c.createTopic("t", on1)
+		synctest.Wait()
+		never := make(chan struct{})
+		one.client.SetHook(func(call memstore.Call) memstore.Fault {
+			if call.Method == "Batch" {
+				return memstore.Fault{Wait: never}
+			}
+			return memstore.Fault{}
+		})
+		c.createTopic("u", on1)
+		synctest.Wait()
+		one.SetTopicDeletion(false) // waits behind the event that hangs
+		c.engine.ExpireSession(one.session.Load().ID())
+		synctest.Wait()
+		one.client.SetHook(nil)
+		advance(time.Minute)
+		c.deleteTopic("t")
+		advance(time.Minute)
+		if len(c.paths(coord.DeleteTopicPath("t"))) != 0 {
+			t.Error("the marker is still there")
+		}
+		one.expectTopic("t", 1)
+	})
+}
+
 // unknownEvent is an event that no core knows.
 type unknownEvent struct{ controller.Event }
 

@@ -53,6 +53,9 @@ func (d *Driver) watchSession(ctx context.Context) {
 			d.session.Load().end()
 			return
 		}
+		// A setting that changed in this moment was dropped with what waited; the next term must not go by the old one.
+		d.queue.putOwn(&item{event: controller.UncleanLeaderElectionEnable{Enabled: d.unclean.Load()}})
+		d.queue.putOwn(&item{event: controller.TopicDeletionEnable{Enabled: d.deletes.Load()}})
 		d.queue.putOwn(&item{event: controller.RegisterBrokerAndReelect{}})
 	}
 }
