@@ -15,14 +15,14 @@ func (m *Manager) serveCleaner(ctx context.Context) {
 	if !m.o.CleanerEnable {
 		return
 	}
-	for pause(ctx, m.o.CleanerBackoff) {
+	for pause(ctx, m.o.CleanerBackoff()) {
 		for ctx.Err() == nil {
 			l, job := m.dirtiest()
 			if l == nil {
 				break
 			}
 			began, before := time.Now(), l.Size()
-			err := l.clean(ctx, job, m.o.CleanerDedupeBytes)
+			err := l.clean(ctx, job, m.o.CleanerDedupeBytes())
 			if err != nil && !errors.Is(err, errCleanAborted) {
 				m.report(l, "compact", l.ioError(err))
 				l.uncleanable.Store(true) // until the next start, as Kafka marks it

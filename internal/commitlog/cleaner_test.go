@@ -150,7 +150,7 @@ func TestCompactionKeepsTheLastRecordOfEachKey(t *testing.T) {
 func TestTombstonesGoAfterTheirRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := compactedBroker(t, vfs.NewMem())
-		b.opts.CleanerBackoff = time.Minute
+		b.opts.CleanerBackoff = func() time.Duration { return time.Minute }
 		b.open().run()
 		l := b.log("t", 0)
 		ts := time.Now().UnixMilli()

@@ -84,8 +84,8 @@ type Options struct {
 	ProducerIDExpiration       func() time.Duration // producer.id.expiration.ms
 	ProducerIDCheckInterval    time.Duration        // producer.id.expiration.check.interval.ms
 	CleanerEnable              bool                 // log.cleaner.enable
-	CleanerBackoff             time.Duration        // log.cleaner.backoff.ms
-	CleanerDedupeBytes         int64                // log.cleaner.dedupe.buffer.size
+	CleanerBackoff             func() time.Duration // log.cleaner.backoff.ms
+	CleanerDedupeBytes         func() int64         // log.cleaner.dedupe.buffer.size
 }
 
 func (o *Options) setDefaults() {
@@ -103,9 +103,11 @@ func (o *Options) setDefaults() {
 	set(&o.CheckpointInterval, time.Minute)
 	set(&o.LogStartCheckpointInterval, time.Minute)
 	set(&o.ProducerIDCheckInterval, 10*time.Minute)
-	set(&o.CleanerBackoff, 15*time.Second)
-	if o.CleanerDedupeBytes <= 0 {
-		o.CleanerDedupeBytes = 128 << 20
+	if o.CleanerBackoff == nil {
+		o.CleanerBackoff = func() time.Duration { return 15 * time.Second }
+	}
+	if o.CleanerDedupeBytes == nil {
+		o.CleanerDedupeBytes = func() int64 { return 128 << 20 }
 	}
 	if o.RecoveryThreads <= 0 {
 		o.RecoveryThreads = 1

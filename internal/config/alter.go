@@ -108,18 +108,34 @@ func (d *Dynamic) ValidateBroker(overrides map[string]*string, perBroker bool) (
 }
 
 // AlterBroker applies changes to the current dynamic settings of this broker, or of all when perBroker is false, and checks the result.
+// Settings that klamm cannot use, stored by a Kafka broker in this one's place (such as encoded passwords), stay as they are.
 func (d *Dynamic) AlterBroker(current map[string]string, changes []Change, perBroker bool) (map[string]string, *Error) {
 	set, err := applyChanges(current, changes, func(name string) (*Definition, bool) {
 		def := brokerDefinition(name)
 		return def, def != nil
 	})
 	if err == nil {
-		err = d.judgeBroker(set, perBroker)
+		err = d.judgeBroker(withoutForeign(set, current, changes, perBroker), perBroker)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return set, nil
+}
+
+// withoutForeign leaves out what was stored before, is not changed now, and cannot be used.
+func withoutForeign(set, current map[string]string, changes []Change, perBroker bool) map[string]string {
+	_, foreign := usable(current, perBroker)
+	if len(foreign) == 0 {
+		return set
+	}
+	set = maps.Clone(set)
+	for _, w := range foreign {
+		if !slices.ContainsFunc(changes, func(c Change) bool { return c.Name == w.Key }) {
+			delete(set, w.Key)
+		}
+	}
+	return set
 }
 
 // judgeBroker checks dynamic settings by themselves and together with everything else that is set. Errors are INVALID_REQUEST.

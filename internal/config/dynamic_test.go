@@ -274,3 +274,20 @@ func TestBrokerChangesAreRefusedWithKafkasText(t *testing.T) {
 		}
 	}
 }
+
+// A broker that takes a Kafka broker's place finds what was set there, passwords in Kafka's encoding among it.
+func TestSettingsOfAKafkaBrokerThatCannotBeUsedStayWhenOthersAreChanged(t *testing.T) {
+	d := dynamic(t, nil)
+	const key, value = "listener.name.tls.ssl.keystore.password", "encryptedPassword:abc,iterations:4096"
+	current := map[string]string{key: value, "log.retention.ms": "5"}
+	set, err := d.AlterBroker(current, []Change{{"log.retention.ms", Set, ptr("6")}}, true)
+	if err != nil || len(set) != 2 || set[key] != value || set["log.retention.ms"] != "6" {
+		t.Errorf("got %v, %v", set, err)
+	}
+	if set, err := d.AlterBroker(current, []Change{{key, Delete, nil}}, true); err != nil || len(set) != 1 {
+		t.Errorf("deletion: %v, %v", set, err)
+	}
+	if _, err := d.AlterBroker(current, []Change{{key, Set, ptr("secret")}}, true); err == nil {
+		t.Error("a new value was accepted")
+	}
+}

@@ -148,8 +148,8 @@ func (b *broker) openLogs(ctx context.Context) error {
 		ProducerIDExpiration:       func() time.Duration { return b.dynamic.Broker().ProducerIDExpiration },
 		ProducerIDCheckInterval:    c.ProducerIDExpirationCheckInterval,
 		CleanerEnable:              c.LogCleanerEnable,
-		CleanerBackoff:             c.LogCleanerBackoff,
-		CleanerDedupeBytes:         c.LogCleanerDedupeBufferSize,
+		CleanerBackoff:             func() time.Duration { return b.dynamic.Broker().LogCleanerBackoff },
+		CleanerDedupeBytes:         func() int64 { return b.dynamic.Broker().LogCleanerDedupeBufferSize },
 	})
 	if err != nil {
 		return fmt.Errorf("open log dirs: %w", err)

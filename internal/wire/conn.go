@@ -58,10 +58,13 @@ func newConn(ctx context.Context, id uint64, srv *Server, l *Listener, nc net.Co
 	c.in.buf = bufio.NewReader(&c.in)
 	c.out = connWriter{c: c}
 	// Records should be in the client's hands while they are still in the processor's cache: in the megabytes that the system
-	// lets a socket queue they are not. The receive buffer is the system's to tune: a fixed one costs the broker
-	// more reads, and a client at a distance its window.
+	// lets a socket queue they are not. The receive buffer is the system's to tune unless someone asks for a size: a fixed one
+	// costs the broker more reads, and a client at a distance its window.
 	if socket, ok := nc.(*net.TCPConn); ok && srv.limits.Load().SendBufferBytes > 0 {
 		_ = socket.SetWriteBuffer(srv.limits.Load().SendBufferBytes) // it works without, too
+	}
+	if socket, ok := nc.(*net.TCPConn); ok && srv.limits.Load().ReceiveBufferBytes > 0 {
+		_ = socket.SetReadBuffer(srv.limits.Load().ReceiveBufferBytes) // likewise
 	}
 	if socket, ok := nc.(syscall.Conn); ok {
 		c.out.socket, _ = socket.SyscallConn() // without it records are copied

@@ -14,6 +14,7 @@ type Limits struct {
 	MaxConnectionsPerIP          int            // max.connections.per.ip; no limit; negative: none at all but the overrides
 	MaxConnectionsPerIPOverrides map[string]int // max.connections.per.ip.overrides, by address
 	SendBufferBytes              int            // socket.send.buffer.bytes; 100 KiB, negative for the system's choice
+	ReceiveBufferBytes           int            // socket.receive.buffer.bytes; the system's choice
 	InFlightRequests             int            // unanswered requests of a connection before it is read no more; 64
 	InFlightBytes                int            // memory they may take before it is read no more; 16 MiB
 	DrainTimeout                 time.Duration  // how long a stopping server waits for answers; 5 seconds

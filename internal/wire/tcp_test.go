@@ -14,19 +14,23 @@ import (
 )
 
 // serveTCP serves on a real socket until the test ends.
-func serveTCP(t *testing.T, table *APITable, handler HandlerFunc) (addr string, log *logBuffer) {
+func serveTCP(t *testing.T, table *APITable, handler HandlerFunc, limits ...Limits) (addr string, log *logBuffer) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log = &logBuffer{}
-	srv, err := NewServer(ServerConfig{
+	cfg := ServerConfig{
 		Listeners: []Listener{{Name: "PLAINTEXT", Net: l, InterBroker: true}},
 		API:       table,
 		Handler:   handler,
 		Log:       slog.New(slog.NewTextHandler(log, nil)),
-	})
+	}
+	if len(limits) > 0 {
+		cfg.Limits = limits[0]
+	}
+	srv, err := NewServer(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,12 +147,16 @@ func TestTreesOfBothKindsAreEqual(t *testing.T) {
 			t.Fatal(err, r)
 		}
 		states = append(states, c.tree())
+		c.setQuotasAndConfigs()
+		states = append(states, c.tree())
+		c.takeQuotasAndConfigsAway()
+		states = append(states, c.tree())
 		c.deleteTopic("plain")
 		c.awaitGone("plain")
 		return append(states, c.tree())
 	}
 	want, got := live(kafka), live(klamm)
-	for i, what := range []string{"fresh", "topics created", "partitions added", "configs altered", "topic deleted"} {
+	for i, what := range []string{"fresh", "topics created", "partitions added", "configs altered", "quotas and broker configs set", "and taken away", "topic deleted"} {
 		if d := cmp.Diff(want[i], got[i]); d != "" {
 			t.Errorf("%s: Kafka - and klamm +\n%s", what, d)
 		}
