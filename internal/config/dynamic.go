@@ -175,6 +175,16 @@ func differences(a, b *Broker) []string {
 			}
 		}
 	}
+	for k := range a.explicit {
+		if listenerKey.MatchString(k) && a.explicit[k] != b.explicit[k] {
+			out = append(out, k)
+		}
+	}
+	for k := range b.explicit {
+		if _, known := a.explicit[k]; !known && listenerKey.MatchString(k) {
+			out = append(out, k)
+		}
+	}
 	slices.Sort(out)
 	return out
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"klamm/internal/config"
@@ -22,7 +23,7 @@ func (b *broker) followConfigs() {
 		if has("delete.topic.enable") {
 			b.driver.SetTopicDeletion(now.DeleteTopicEnable)
 		}
-		if has("max.connections") || has("max.connections.per.ip") || has("max.connections.per.ip.overrides") {
+		if slices.ContainsFunc(changed, func(key string) bool { return strings.Contains(key, "max.connections") }) {
 			b.server.SetLimits(limits(now))
 		}
 	})
@@ -46,9 +47,16 @@ func limits(c *config.Broker) wire.Limits {
 	if _, set := c.Explicit()["socket.receive.buffer.bytes"]; set { // Kafka's default, taken literally, costs a third of produce's speed
 		receive = c.SocketReceiveBufferBytes
 	}
+	perListener := map[string]int{}
+	for _, l := range c.Listeners {
+		if n, ok := listenerNumber(c, l.Name, "max.connections"); ok {
+			perListener[l.Name] = n
+		}
+	}
 	return wire.Limits{
-		ReceiveBufferBytes: receive,
-		DrainTimeout:       drainTimeout, SendBufferBytes: c.SocketSendBufferBytes, RequestMaxBytes: c.SocketRequestMaxBytes, ConnectionsMaxIdle: c.ConnectionsMaxIdle,
+		ListenerMaxConnections: perListener,
+		ReceiveBufferBytes:     receive,
+		DrainTimeout:           drainTimeout, SendBufferBytes: c.SocketSendBufferBytes, RequestMaxBytes: c.SocketRequestMaxBytes, ConnectionsMaxIdle: c.ConnectionsMaxIdle,
 		MaxConnections: c.MaxConnections, MaxConnectionsPerIP: perIP, MaxConnectionsPerIPOverrides: c.MaxConnectionsPerIPOverrides,
 	}
 }

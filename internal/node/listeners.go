@@ -112,6 +112,7 @@ func (b *broker) serverConfig() wire.ServerConfig {
 		Listeners: ls, API: b.table, Handler: b.handlers, Log: b.log,
 		Limits: limits(b.dynamic.Broker()), Features: b.wireFeatures,
 		Quota:          b.handlers.RequestQuota(),
+		PaceConnection: b.quotas.pace,
 		HoldConnection: func(host string) time.Duration { return b.quotas.connections.Admit(host, time.Now()) },
 	}
 }

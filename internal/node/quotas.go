@@ -2,7 +2,10 @@ package node
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"klamm/internal/cluster"
@@ -15,6 +18,7 @@ import (
 type quotas struct {
 	clients     *quota.Clients
 	connections *quota.Connections
+	accepts     *quota.Connections // by listener, and "" for all
 	// leader and follower throttle what throttled replicas here send and fetch.
 	leader, follower *quota.Replication
 }
@@ -26,6 +30,7 @@ func newQuotas(c *config.Broker) quotas {
 	return quotas{
 		clients:     quota.NewClients(windows, quota.Windows{Samples: c.ControllerQuotaWindowNum, Length: c.ControllerQuotaWindowSize}, now),
 		connections: quota.NewConnections(windows, now),
+		accepts:     quota.NewConnections(windows, now),
 		leader:      quota.NewReplication(replication, now),
 		follower:    quota.NewReplication(replication, now),
 	}
@@ -37,11 +42,49 @@ func (q quotas) follow(d *config.Dynamic, self cluster.BrokerID) {
 	d.OnBroker(func(_ []string, now *config.Broker) {
 		q.leader.SetRate(now.LeaderReplicationThrottledRate)
 		q.follower.SetRate(now.FollowerReplicationThrottledRate)
+		q.setAcceptRates(now)
 	})
 	d.OnTopic(func(topic string, now *config.LogConfig) {
 		q.leader.SetTopic(topic, quota.ParseReplicas(now.LeaderReplicationThrottledReplicas, int32(self)))
 		q.follower.SetTopic(topic, quota.ParseReplicas(now.FollowerReplicationThrottledReplicas, int32(self)))
 	})
+}
+
+const acceptRateKey = "max.connection.creation.rate"
+
+// setAcceptRates takes over the connections per second that are accepted, in all and at each listener (KIP-612).
+func (q quotas) setAcceptRates(c *config.Broker) {
+	q.accepts.SetIP(quota.NamedPart(""), float64(c.MaxConnectionCreationRate), c.MaxConnectionCreationRate < math.MaxInt32)
+	for _, l := range c.Listeners {
+		n, ok := listenerNumber(c, l.Name, acceptRateKey)
+		q.accepts.SetIP(quota.NamedPart(l.Name), float64(n), ok)
+	}
+}
+
+// pace is how long a listener is to wait before it takes a connection. That of all listeners together does not hold for one
+// that brokers have to themselves.
+func (q quotas) pace(listener string, protected bool) time.Duration {
+	now := time.Now()
+	if !protected {
+		if wait := q.accepts.Admit("", now); wait > 0 {
+			return wait
+		}
+	}
+	wait := q.accepts.Admit(listener, now)
+	if wait > 0 && !protected {
+		q.accepts.TakeBack("", now)
+	}
+	return wait
+}
+
+// listenerNumber is a number that is set for one listener.
+func listenerNumber(c *config.Broker, listener, key string) (int, bool) {
+	text, ok := c.Explicit()["listener.name."+strings.ToLower(listener)+"."+key]
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	return n, err == nil
 }
 
 // clientsInMetrics bounds the clients that are shown: client ids are the clients' choice.

@@ -9,6 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"klamm/internal/config"
 )
 
 // devAdmin gives a client of a dev cluster, for records of any size as they are.
@@ -135,5 +137,42 @@ func (h throttles) OnBrokerThrottle(_ kgo.BrokerMetadata, throttle time.Duration
 	select {
 	case h.got <- throttle:
 	default:
+	}
+}
+
+func TestAcceptRatesAreThoseOfTheListenerAndOfAll(t *testing.T) {
+	set := map[string]string{"broker.id": "1", "log.dirs": "/d", "listeners": "CLIENT://:1,INTERNAL://:2", "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT",
+		"inter.broker.listener.name": "INTERNAL", "max.connection.creation.rate": "2", "listener.name.client.max.connection.creation.rate": "1"}
+	c, _, err := config.FromProperties(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := newQuotas(c)
+	q.setAcceptRates(c)
+	admitted := func(listener string, protected bool) (n int) {
+		for range 100 {
+			if q.pace(listener, protected) == 0 {
+				n++
+			}
+		}
+		return n
+	}
+	// Ten seconds' worth at once: the client's listener has its own bound, what is left of the common one is for others.
+	if got := admitted("CLIENT", false); got != 10 {
+		t.Errorf("%d connections at the clients' listener", got)
+	}
+	if got := admitted("OTHER", false); got != 10 {
+		t.Errorf("%d connections at another listener", got)
+	}
+	if got := admitted("INTERNAL", true); got != 100 {
+		t.Errorf("%d connections at the brokers' own listener", got)
+	}
+	d := config.NewDynamic(c)
+	q.follow(d, c.ID)
+	if w := d.ApplyBroker(map[string]string{"listener.name.client.max.connection.creation.rate": "5", "max.connection.creation.rate": "2147483647"}); len(w) > 0 {
+		t.Fatal(w)
+	}
+	if got := admitted("CLIENT", false); got != 40 {
+		t.Errorf("%d more connections with the rates changed", got)
 	}
 }

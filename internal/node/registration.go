@@ -161,6 +161,7 @@ func (r *registration) epoch() cluster.BrokerEpoch {
 func (b *broker) loadConfigs(ctx context.Context) error {
 	b.dynamic = config.NewDynamic(b.cfg)
 	b.quotas = newQuotas(b.cfg)
+	b.quotas.setAcceptRates(b.cfg)
 	b.quotas.follow(b.dynamic, b.cfg.ID)
 	d := api.Deps{Log: b.log, BrokerID: b.cfg.ID, Config: b.dynamic, Store: b.store, Quotas: b.quotas.clients, Connections: b.quotas.connections}
 	if err := api.LoadConfigs(ctx, d); err != nil {

@@ -64,6 +64,14 @@ func (c *Connections) Admit(ip string, now time.Time) time.Duration {
 	return throttle
 }
 
+// TakeBack uncounts a connection that is not made after all.
+func (c *Connections) TakeBack(ip string, now time.Time) {
+	if _, ok := c.limitOf(ip); ok {
+		at := now.Sub(c.start)
+		c.used.get(bucketKey{ID: ip}, at, c.windows.total()).record(c.windows, -1, at)
+	}
+}
+
 func (c *Connections) limitOf(ip string) (float64, bool) {
 	c.limits.RLock()
 	defer c.limits.RUnlock()

@@ -11,6 +11,7 @@ type Limits struct {
 	RequestMaxBytes              int            // socket.request.max.bytes; 100 MiB
 	ConnectionsMaxIdle           time.Duration  // connections.max.idle.ms; 10 minutes, negative for no limit
 	MaxConnections               int            // max.connections; no limit
+	ListenerMaxConnections       map[string]int // listener.name.<name>.max.connections, by listener
 	MaxConnectionsPerIP          int            // max.connections.per.ip; no limit; negative: none at all but the overrides
 	MaxConnectionsPerIPOverrides map[string]int // max.connections.per.ip.overrides, by address
 	SendBufferBytes              int            // socket.send.buffer.bytes; 100 KiB, negative for the system's choice
@@ -91,7 +92,7 @@ func (q *quotas) admit(l *Listener, host string, protected bool, lim *Limits) (a
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	full := q.mu.total >= lim.MaxConnections
-	if l.MaxConnections > 0 && q.mu.perListener[l] >= l.MaxConnections || full && !protected {
+	if most, ok := lim.ListenerMaxConnections[l.Name]; ok && q.mu.perListener[l] >= most || full && !protected {
 		return mustWait, q.mu.freed
 	}
 	if q.mu.perIP[host] >= lim.perIP(host) {

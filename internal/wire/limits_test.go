@@ -60,7 +60,7 @@ func TestAListenersOwnLimitLeavesOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, answerNow, func(cfg *ServerConfig, n *wiretest.Net) {
 			other, _ := n.Listen("10.0.0.1:9093")
-			cfg.Listeners[0].MaxConnections = 1
+			cfg.Limits.ListenerMaxConnections = map[string]int{"PLAINTEXT": 1}
 			cfg.Listeners = append(cfg.Listeners, Listener{Name: "OTHER", Net: other})
 		})
 		h.dial().send(metadataFrame(1))
@@ -146,5 +146,35 @@ func TestRequestsKnowTheirConnection(t *testing.T) {
 			t.Errorf("request is %+v", got)
 		}
 		h.end()
+	})
+}
+
+// KIP-612: a listener takes connections no faster than it is told to.
+func TestAListenerTakesConnectionsAtItsPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		next := began
+		h := start(t, answerNow, func(cfg *ServerConfig, _ *wiretest.Net) {
+			cfg.PaceConnection = func(listener string, protected bool) time.Duration {
+				if listener != "PLAINTEXT" || protected {
+					t.Errorf("asked for %s, protected %v", listener, protected)
+				}
+				if wait := time.Until(next); wait > 0 {
+					return wait
+				}
+				next = next.Add(time.Second)
+				return 0
+			}
+		})
+		for i := range int32(3) {
+			p := h.dial()
+			p.send(metadataFrame(i))
+			p.correlations(1)
+			if took := time.Since(began); took != time.Duration(i)*time.Second {
+				t.Errorf("connection %d was served after %v", i, took)
+			}
+		}
+		h.dial()
+		h.end() // while one waits
 	})
 }

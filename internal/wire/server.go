@@ -20,8 +20,6 @@ type Listener struct {
 	InterBroker bool
 	// RequireAuth bounds frames to 64 KiB until Conn.SetPrincipal has been called.
 	RequireAuth bool
-	// MaxConnections is listener.name.<name>.max.connections; 0 for no limit of its own.
-	MaxConnections int
 }
 
 // ServerConfig is what a Server is built of.
@@ -37,6 +35,9 @@ type ServerConfig struct {
 	// HoldConnection, if set, is asked about each new connection: above zero it is one too many of its address, and is
 	// held for that long and closed.
 	HoldConnection func(host string) time.Duration
+	// PaceConnection, if set, is asked before a connection is taken: above zero the listener waits that long and asks again.
+	// protected is said of a listener that brokers use and clients do not.
+	PaceConnection func(listener string, protected bool) time.Duration
 }
 
 func (c *ServerConfig) validate() error {
@@ -218,6 +219,10 @@ func (s *Server) accept(ctx, connCtx context.Context, l *Listener) error {
 // admit serves a new connection if the limits allow. Kafka: beyond max.connections acceptance waits, except on the
 // inter-broker listener, for which the longest idle connection of another listener is closed.
 func (s *Server) admit(ctx, connCtx context.Context, l *Listener, nc net.Conn) {
+	if !s.pace(ctx, l) {
+		_ = nc.Close()
+		return
+	}
 	host := remoteHost(nc)
 	if s.cfg.HoldConnection != nil {
 		if hold := s.cfg.HoldConnection(host); hold > 0 {
@@ -254,6 +259,24 @@ func (s *Server) admit(ctx, connCtx context.Context, l *Listener, nc net.Conn) {
 		s.stats.ConnectionsOpen.Add(-1)
 		s.quotas.leave(l, host)
 	})
+}
+
+// pace waits until another connection may be taken; false when ctx ends before.
+func (s *Server) pace(ctx context.Context, l *Listener) bool {
+	for s.cfg.PaceConnection != nil {
+		wait := s.cfg.PaceConnection(l.Name, s.protected(l))
+		if wait <= 0 {
+			break
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+	}
+	return true
 }
 
 // heldMax bounds the connections that are held before they are closed; those beyond are closed at once.
