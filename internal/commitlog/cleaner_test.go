@@ -256,7 +256,7 @@ func TestAPowerCutDuringCompactionLosesNothing(t *testing.T) {
 func TestACompactedLogIsDeletedWhileTheCleanerRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := compactedBroker(t, vfs.NewMem())
-		b.opts.CleanerBackoff = time.Second
+		b.opts.CleanerBackoff = func() time.Duration { return time.Second }
 		b.open().run()
 		for round := range 20 {
 			l := b.log("t", 0)
