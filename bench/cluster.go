@@ -30,8 +30,6 @@ type trio struct {
 	stop    func() error
 	// registry opens the store that holds the brokers' registrations; nil where there is none to look at (KRaft).
 	registry func(ctx context.Context) (registry, error)
-	// sessionMs is how long the cluster waits for a silent broker.
-	sessionMs int
 }
 
 // member is one broker of a trio.
@@ -59,6 +57,9 @@ type clusterSystem interface {
 // clusterConfig is set in all systems. Leaderships move when the bench says so, not by the balancing of a running cluster.
 const clusterConfig = sharedConfig + "min.insync.replicas=2\nauto.leader.rebalance.enable=false\nnum.partitions=1\n"
 
+// zooKeeperEnv asks for a session as long as klamm's with etcd by default; Kafka's own default is 18 s.
+var zooKeeperEnv = []string{"KAFKA_VERSION=3.9.1", "SESSION=6000"}
+
 func clusterSystems(o options) []clusterSystem {
 	args := strings.Fields(o.args)
 	return []clusterSystem{klammCluster{o.bin, args}, klammOnZooKeeper{o.bin, args, o.scripts}, kafkaZK{o.scripts}, kafkaKRaft{o.scripts}}
@@ -82,7 +83,7 @@ func (k klammCluster) startCluster(ctx context.Context, dir string) (*trio, erro
 		etcd = append(etcd, fmt.Sprintf("%d@127.0.0.1:%d", id, port+10+id))
 		urls = append(urls, fmt.Sprint("http://127.0.0.1:", port+10+id))
 	}
-	t := &trio{sessionMs: 6000, registry: func(ctx context.Context) (registry, error) {
+	t := &trio{registry: func(ctx context.Context) (registry, error) {
 		c, err := etcdstore.Dial(ctx, etcdstore.ClientConfig{Endpoints: urls, Own: true, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return nil, err
@@ -202,14 +203,14 @@ func (k klammOnZooKeeper) startCluster(ctx context.Context, dir string) (*trio, 
 	if err != nil {
 		return nil, err
 	}
-	s := script{file: filepath.Join(k.scripts, "zk-cluster.sh"), env: []string{"KAFKA_VERSION=3.9.1"}}
+	s := script{file: filepath.Join(k.scripts, "zk-cluster.sh"), env: zooKeeperEnv}
 	if err := s.run(ctx, "start-zk", dir, strconv.Itoa(port)); err != nil {
 		return nil, err
 	}
-	t := &trio{sessionMs: 18000, extra: []string{filepath.Join(dir, "zk", "pid")}, registry: zooKeeperRegistry(port),
+	t := &trio{extra: []string{filepath.Join(dir, "zk", "pid")}, registry: zooKeeperRegistry(port),
 		stop: func() error { return s.run(context.Background(), "stop", dir) }}
 	return t, klammCluster{k.bin, k.args}.startMembers(ctx, t, dir, port, func(int) string {
-		return fmt.Sprintf("zookeeper.connect=127.0.0.1:%d\nzookeeper.session.timeout.ms=18000\n", port)
+		return fmt.Sprintf("zookeeper.connect=127.0.0.1:%d\nzookeeper.session.timeout.ms=6000\n", port)
 	})
 }
 
@@ -228,8 +229,8 @@ func (k kafkaZK) startCluster(ctx context.Context, dir string) (*trio, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := script{file: filepath.Join(k.scripts, "zk-cluster.sh"), env: []string{"KAFKA_VERSION=3.9.1"}, config: clusterConfig}
-	t := &trio{sessionMs: 18000, extra: []string{filepath.Join(dir, "zk", "pid")}, registry: zooKeeperRegistry(port)}
+	s := script{file: filepath.Join(k.scripts, "zk-cluster.sh"), env: zooKeeperEnv, config: clusterConfig}
+	t := &trio{extra: []string{filepath.Join(dir, "zk", "pid")}, registry: zooKeeperRegistry(port)}
 	return t, s.startTrio(ctx, t, dir, port, 0, "b", "start-broker")
 }
 
@@ -239,7 +240,7 @@ func (k kafkaKRaft) startCluster(ctx context.Context, dir string) (*trio, error)
 		return nil, err
 	}
 	s := script{file: filepath.Join(k.scripts, "kraft.sh"), env: []string{"KAFKA_VERSION=4.1.0"}, config: clusterConfig}
-	t := &trio{sessionMs: 9000}
+	t := &trio{}
 	return t, s.startTrio(ctx, t, dir, port, 1, "n", "start-node")
 }
 

@@ -195,7 +195,7 @@ func createAndDelete(ctx context.Context, c *column, t *trio, names []string, pa
 	return nil
 }
 
-// moves stops and kills brokers of a cluster with 3,000 partitions, of which each broker leads 1,000.
+// moves kills and stops brokers of a cluster with 3,000 partitions, of which each broker leads 1,000.
 func moves(ctx context.Context, _ options, c *column, t *trio) error {
 	const topics, partitions = 30, 100
 	names, err := t.fill(ctx, topics, partitions, topics)
@@ -204,20 +204,20 @@ func moves(ctx context.Context, _ options, c *column, t *trio) error {
 	}
 	t.settle(ctx)
 	c.add(rssThousandsFigure, t.asServer().rssMiB())
-	if err := t.shutDown(ctx, c, names, shutdownFigures); err != nil {
-		return fmt.Errorf("controlled shutdown: %w", err)
-	}
 	for _, what := range []struct {
 		controller bool
 		f          failoverFigures
-	}{{false, brokerFigures}, {true, controllerFigures}} {
+	}{{true, controllerFigures}, {false, brokerFigures}} {
+		if err := t.kill(ctx, c, names, what.controller, what.f); err != nil {
+			return fmt.Errorf("kill -9, controller %v: %w", what.controller, err)
+		}
 		if err := t.ready(ctx, names); err != nil {
 			return err
 		}
 		t.settle(ctx)
-		if err := t.kill(ctx, c, names, what.controller, what.f); err != nil {
-			return fmt.Errorf("kill -9, controller %v: %w", what.controller, err)
-		}
+	}
+	if err := t.shutDown(ctx, c, names, shutdownFigures); err != nil {
+		return fmt.Errorf("controlled shutdown: %w", err)
 	}
 	if err := t.ready(ctx, names); err != nil {
 		return err
