@@ -28,9 +28,9 @@ func controlledShutdownVersion(p config.ProtocolVersion) int16 {
 // retries times backoff is the time in all.
 const controlledShutdownPause = 100 * time.Millisecond
 
-// loneAfter is how long no follower must have fetched for nobody to be taken as there that could take over: followers
-// that are well fetch twice a second.
-const loneAfter = 3 * time.Second
+// A broker is taken as alone when no follower has fetched for loneFetches times replica.fetch.wait.max.ms, which is how long
+// the fetches of followers that are well wait at most: 500 ms by default.
+const loneFetches = 3
 
 // moveLeaderships asks the controller to hand this broker's partitions to others before it stops, so that clients lose
 // no time (Kafka: KafkaServer.controlledShutdown). It is asked again while partitions remain, since a follower may
@@ -54,7 +54,7 @@ func (b *broker) moveLeaderships(ctx context.Context) {
 			b.log.Info("leaderships moved to other brokers", "duration", time.Since(began))
 			return
 		}
-		lone := b.alone() || time.Since(later(began, b.replicas.LastFollowerFetch())) > loneAfter
+		lone := b.alone() || time.Since(later(began, b.replicas.LastFollowerFetch())) > loneFetches*b.cfg.ReplicaFetchWaitMax
 		if !time.Now().Add(pause).Before(end) || lone {
 			b.log.Warn("stopping although this broker still leads partitions that others replicate",
 				"partitions", remaining, "followed", !lone, "err", err)
@@ -87,7 +87,8 @@ func (b *broker) askControlledShutdown(ctx context.Context) (int, error) {
 	req := kmsg.NewPtrControlledShutdownRequest()
 	req.Version = controlledShutdownVersion(b.cfg.InterBrokerProtocol)
 	req.BrokerID, req.BrokerEpoch = int32(b.cfg.ID), int64(b.reg.epoch())
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.ControllerSocketTimeout)
+	// A controller that does not answer may be frozen: the next one is asked before the time for all tries is over.
+	ctx, cancel := context.WithTimeout(ctx, min(b.cfg.ControllerSocketTimeout, b.cfg.ControlledShutdownRetryBackoff))
 	defer cancel()
 	answer, err := b.channel.Request(ctx, req)
 	if err != nil {

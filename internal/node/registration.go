@@ -121,7 +121,7 @@ func (r *registration) renew(ctx context.Context, previous int64) (coord.Session
 
 // leaveTimeout bounds taking the registration back: without a majority of the engine's members it cannot be, and goes
 // with its session.
-const leaveTimeout = 2 * time.Second
+const leaveTimeout = time.Second
 
 // leave takes the registration back, so that the cluster need not wait for the session to expire.
 func (r *registration) leave(ctx context.Context) error {

@@ -13,7 +13,7 @@ import (
 
 const (
 	// releaseTimeout bounds the removal of /controller at the end of Run: the session's end removes it anyway.
-	releaseTimeout = 3 * time.Second
+	releaseTimeout = time.Second
 	// restartPause is the first wait before a new core replaces one that was abandoned; it doubles up to RetryBackoffMax.
 	restartPause = time.Second
 	// restartForgiven is how long a core must have lived for the next restart to start at restartPause again.
