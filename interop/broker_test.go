@@ -50,6 +50,8 @@ type broker struct {
 	addr string   // bootstrap address; kept over restarts
 	web  string   // base URL
 
+	space string // network namespace to run in; "" for that of the test
+
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once the process is gone
 	stdout lines
@@ -69,6 +71,15 @@ func startBroker(t *testing.T, properties ...string) *broker {
 func newBroker(t *testing.T, properties ...string) *broker {
 	t.Helper()
 	b := &broker{t: t, dir: t.TempDir()}
+	if dir := os.Getenv("KLAMM_INTEROP_LOGS"); dir != "" {
+		log, err := os.CreateTemp(dir, "broker-*.log")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = log.Close() })
+		t.Logf("the broker's log is kept in %s", log.Name())
+		b.stderr.copy = log
+	}
 	b.conf = append([]string{
 		"listeners=PLAINTEXT://127.0.0.1:0",
 		"log.dirs=" + filepath.Join(b.dir, "data"),
@@ -108,6 +119,9 @@ func (b *broker) tryStart() error {
 		return err
 	}
 	cmd := exec.Command(klammBinary, "serve", file)
+	if b.space != "" {
+		cmd = exec.Command("ip", "netns", "exec", b.space, klammBinary, "serve", file)
+	}
 	cmd.Dir, cmd.Env = b.dir, neutralEnv()
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -252,6 +266,8 @@ func (r result) ok(t *testing.T) string {
 
 // lines collects a stream's lines; safe for concurrent use.
 type lines struct {
+	copy io.Writer // gets every line too; nil for nobody
+
 	mu  sync.Mutex
 	all []string
 }
@@ -262,6 +278,9 @@ func (l *lines) read(r io.Reader, each func(string)) {
 	for s.Scan() {
 		l.mu.Lock()
 		l.all = append(l.all, s.Text())
+		if l.copy != nil {
+			_, _ = fmt.Fprintln(l.copy, s.Text())
+		}
 		l.mu.Unlock()
 		if each != nil {
 			each(s.Text())

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the interop tests use, through the ordinary package clients, into a cache that later runs find again:
-# kcat (Debian), a Python environment with confluent-kafka, kafka-python and aiokafka, Node modules with kafkajs and
+# kcat and iproute2 (Debian), a Python environment with confluent-kafka, kafka-python and aiokafka, Node modules with kafkajs and
 # @platformatic/kafka (which wants Node.js 20.19 or later), Kafka's jars (Maven).
-# Prints the environment the tests read. Needs root for apt-get when kcat or Node.js is missing.
+# Prints the environment the tests read. Needs root for apt-get when one of them is missing, and for the network namespaces of the tests.
 set -euo pipefail
 cd "$(dirname "$0")"
 cache=${KLAMM_CACHE:-$HOME/.cache/klamm}
@@ -11,6 +11,11 @@ mkdir -p "$cache"
 if ! command -v kcat >/dev/null; then
   apt-get update -qq >&2
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq kcat >&2
+fi
+
+if ! command -v ip >/dev/null; then
+  apt-get update -qq >&2
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq iproute2 >&2
 fi
 
 venv=$cache/interop-venv
