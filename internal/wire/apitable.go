@@ -54,10 +54,12 @@ type APITable struct {
 	sealed atomic.Bool
 }
 
-// NewAPITable returns a table that serves ApiVersions, which the server answers itself.
+// NewAPITable returns a table that serves ApiVersions, SaslHandshake and SaslAuthenticate, which the server answers itself.
 func NewAPITable() *APITable {
 	t := &APITable{}
 	t.Serve(keyAPIVersions, 0, apiVersionsMax, AllListeners)
+	t.Serve(keySASLHandshake, 0, 1, AllListeners)
+	t.Serve(keySASLAuthenticate, 0, 2, AllListeners)
 	return t
 }
 

@@ -57,8 +57,8 @@ func TestApiVersionsTellsWhatIsServedInEveryVersion(t *testing.T) {
 					{Name: "from.zero", MinVersion: 0, MaxVersion: 1}, {Name: "from.one", MinVersion: 1, MaxVersion: 3}}}
 			}
 		})
-		client := [][3]int16{{0, 3, 9}, {3, 0, 12}, {18, 0, 4}}
-		broker := [][3]int16{{0, 3, 9}, {3, 0, 12}, {4, 0, 7}, {18, 0, 4}}
+		client := [][3]int16{{0, 3, 9}, {3, 0, 12}, {17, 0, 1}, {18, 0, 4}, {36, 0, 2}}
+		broker := [][3]int16{{0, 3, 9}, {3, 0, 12}, {4, 0, 7}, {17, 0, 1}, {18, 0, 4}, {36, 0, 2}}
 		for _, c := range []struct {
 			addr string
 			want [][3]int16

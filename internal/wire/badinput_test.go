@@ -260,16 +260,14 @@ func TestStructureOfClientRequestsIsBounded(t *testing.T) {
 
 func TestFramesBeforeAuthenticationAreSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, func(_ context.Context, r *Request) {
-			r.Conn.SetPrincipal("User:alice")
-			respondEmpty(r)
-		}, func(cfg *ServerConfig, _ *wiretest.Net) { cfg.Listeners[0].RequireAuth = true })
+		h := start(t, func(_ context.Context, r *Request) { respondEmpty(r) },
+			func(cfg *ServerConfig, _ *wiretest.Net) { cfg.Listeners[0].SASL = testSASL() })
 		stranger, friend := h.dial(), h.dial()
 		big := produceFrame(1, 1, make([]byte, 70<<10))
 		stranger.send(big[:100])
 		stranger.expectClosed()
-		friend.send(metadataFrame(1))
-		friend.correlations(1)
+		friend.send(handshakeFrame(1, "PLAIN"), authenticateFrame(2, "alice"))
+		friend.correlations(2)
 		friend.send(big)
 		friend.correlations(1)
 		h.end()

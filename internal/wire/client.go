@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -30,6 +31,9 @@ type ClientConfig struct {
 	ClientID         string    // sent with every request
 	ResponseMaxBytes int       // longer answers break the connection; 0 for 1 GiB
 	Software         [2]string // name and version that NegotiateVersions tells; zero for "klamm", "unknown"
+	// Login, if set, authenticates a new connection by the round trips it makes, and again before the lifetime is over
+	// that it returns; 0 for no end.
+	Login func(roundTrip func(kmsg.Request) (kmsg.Response, error)) (lifetime time.Duration, err error)
 }
 
 // ClientConn is a connection to a broker. All methods are safe for concurrent use; requests are pipelined in the
@@ -40,6 +44,7 @@ type ClientConn struct {
 	nc      net.Conn
 	addr    string
 	writing chan struct{} // holds a token while someone writes; pipelined order is the order of tokens
+	renew   time.Time     // when to log in again; zero for never; whoever holds the token may read and write it
 
 	mu struct {
 		sync.Mutex
@@ -79,7 +84,42 @@ func Dial(ctx context.Context, addr string, cfg ClientConfig) (*ClientConn, erro
 		defer close(c.ended)
 		c.read()
 	}()
+	if cfg.Login != nil {
+		if err := c.login(ctx); err != nil {
+			_ = c.Close()
+			return nil, fmt.Errorf("log in to %s: %w", addr, err)
+		}
+	}
 	return c, nil
+}
+
+// login authenticates. Nobody else may write meanwhile: the caller has the connection, or its token, to itself.
+func (c *ClientConn) login(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { c.fail(ctx.Err()) })
+	defer stop()
+	began := time.Now()
+	lifetime, err := c.cfg.Login(func(req kmsg.Request) (kmsg.Response, error) {
+		cl, err := c.write(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		frame, err := c.await(cl)
+		if err != nil {
+			return nil, err
+		}
+		resp := req.ResponseKind()
+		return resp, c.decode(resp, frame)
+	})
+	if err != nil {
+		c.fail(err)
+		return err
+	}
+	c.renew = time.Time{}
+	if lifetime > 0 {
+		// Kafka's clients choose a time between 85 and 95 % of it.
+		c.renew = began.Add(lifetime * 85 / 100)
+	}
+	return nil
 }
 
 // Close closes the connection and waits for its goroutine. Requests in flight end with an error.
@@ -226,32 +266,50 @@ func (c *ClientConn) roundTrip(ctx context.Context, req kmsg.Request) (*buffer, 
 		return nil, nil
 	}
 	if err == nil {
-		select {
-		case frame := <-cl.reply:
+		var frame *buffer
+		if frame, err = c.await(cl); err == nil {
 			return frame, nil
-		case <-c.done:
 		}
-		select {
-		case frame := <-cl.reply: // it arrived just before the connection broke
-			return frame, nil
-		default:
-		}
-		err = c.Err()
 	}
 	return nil, fmt.Errorf("%s v%d to %s: %w", APIName(req.Key()), req.GetVersion(), c.addr, err)
 }
 
-// send writes req and registers the call for its answer; nil if it has none.
+// await waits for the frame of an answer.
+func (c *ClientConn) await(cl *call) (*buffer, error) {
+	select {
+	case frame := <-cl.reply:
+		return frame, nil
+	case <-c.done:
+	}
+	select {
+	case frame := <-cl.reply: // it arrived just before the connection broke
+		return frame, nil
+	default:
+		return nil, c.Err()
+	}
+}
+
+// send writes req when it is its turn and registers the call for its answer; nil if it has none.
 func (c *ClientConn) send(ctx context.Context, req kmsg.Request) (*call, error) {
-	out := getBuffer(512)
-	defer out.release()
-	out.b = AppendRequest(out.b, req, 0, &c.cfg.ClientID)
 	select {
 	case c.writing <- struct{}{}:
 		defer func() { <-c.writing }()
 	case <-c.done:
 		return nil, c.Err()
 	}
+	if !c.renew.IsZero() && time.Now().After(c.renew) {
+		if err := c.login(ctx); err != nil {
+			return nil, fmt.Errorf("log in again: %w", err)
+		}
+	}
+	return c.write(ctx, req)
+}
+
+// write writes req for whoever holds the token.
+func (c *ClientConn) write(ctx context.Context, req kmsg.Request) (*call, error) {
+	out := getBuffer(512)
+	defer out.release()
+	out.b = AppendRequest(out.b, req, 0, &c.cfg.ClientID)
 	p, isProduce := req.(*kmsg.ProduceRequest)
 	cl, err := c.register(!isProduce || p.Acks != 0)
 	if err != nil {

@@ -3,6 +3,7 @@ package wire
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"runtime/debug"
@@ -32,9 +33,9 @@ type Conn struct {
 	cancel context.CancelFunc
 
 	software   atomic.Pointer[[2]string]
-	principal  atomic.Pointer[string]
-	lastActive atomic.Int64 // unix nanoseconds of the last byte read or written
-	muteUntil  atomic.Int64 // unix nanoseconds
+	identity   atomic.Pointer[Identity] // nil until the client is authenticated
+	lastActive atomic.Int64             // unix nanoseconds of the last byte read or written
+	muteUntil  atomic.Int64             // unix nanoseconds
 
 	mu struct {
 		sync.Mutex
@@ -60,10 +61,14 @@ func newConn(ctx context.Context, id uint64, srv *Server, l *Listener, nc net.Co
 	// Records should be in the client's hands while they are still in the processor's cache: in the megabytes that the system
 	// lets a socket queue they are not. The receive buffer is the system's to tune unless someone asks for a size: a fixed one
 	// costs the broker more reads, and a client at a distance its window.
-	if socket, ok := nc.(*net.TCPConn); ok && srv.limits.Load().SendBufferBytes > 0 {
+	inner := nc
+	if t, ok := nc.(*tls.Conn); ok {
+		inner = t.NetConn()
+	}
+	if socket, ok := inner.(*net.TCPConn); ok && srv.limits.Load().SendBufferBytes > 0 {
 		_ = socket.SetWriteBuffer(srv.limits.Load().SendBufferBytes) // it works without, too
 	}
-	if socket, ok := nc.(*net.TCPConn); ok && srv.limits.Load().ReceiveBufferBytes > 0 {
+	if socket, ok := inner.(*net.TCPConn); ok && srv.limits.Load().ReceiveBufferBytes > 0 {
 		_ = socket.SetReadBuffer(srv.limits.Load().ReceiveBufferBytes) // likewise
 	}
 	if socket, ok := nc.(syscall.Conn); ok {
@@ -99,16 +104,31 @@ func (c *Conn) ClientSoftware() (name, version string) {
 	return unknownSoftware, unknownSoftware
 }
 
-// Principal is who the client is: AnonymousPrincipal until SetPrincipal.
+// Principal is who the client is: AnonymousPrincipal before, or without, authentication.
 func (c *Conn) Principal() string {
-	if p := c.principal.Load(); p != nil {
-		return *p
+	if who := c.identity.Load(); who != nil {
+		return who.Principal
 	}
 	return AnonymousPrincipal
 }
 
-// SetPrincipal records a completed authentication, which also lifts the bound on unauthenticated frames.
-func (c *Conn) SetPrincipal(p string) { c.principal.Store(&p) }
+// ByToken reports whether the client is authenticated by a delegation token.
+func (c *Conn) ByToken() bool {
+	who := c.identity.Load()
+	return who != nil && who.Token
+}
+
+// SecurityProtocol is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+func (c *Conn) SecurityProtocol() string {
+	name := "PLAINTEXT"
+	if _, ok := c.nc.(*tls.Conn); ok {
+		name = "SSL"
+	}
+	if c.listener.SASL != nil {
+		name = "SASL_" + name
+	}
+	return name
+}
 
 // Done is closed when the connection is gone.
 func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }

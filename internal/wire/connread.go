@@ -30,6 +30,7 @@ type connReader struct {
 	buf     *bufio.Reader // over the connReader itself
 	trusted int           // bytes a frame may take ahead of its arrival
 	current *Request      // in the handler, for the report of a panic
+	sasl    saslState
 }
 
 // read takes frames until the connection ends or must end. Then no more requests will come; what is in flight may
@@ -42,9 +43,20 @@ func (c *Conn) read() {
 		}
 	}()
 	c.in.arm(time.Now())
-	for {
-		frame, err := c.in.next()
+	for greeted := false; ; greeted = true {
+		var err error
+		if !greeted {
+			err = c.handshakeTLS()
+		}
+		var frame *buffer
 		if err == nil {
+			frame, err = c.in.next()
+		}
+		switch {
+		case err != nil:
+		case c.in.sasl.raw:
+			err = c.takeRaw(frame)
+		default:
 			err = c.dispatch(frame)
 		}
 		var bad *violation
@@ -88,11 +100,14 @@ func (in *connReader) next() (*buffer, error) {
 		return nil, err
 	}
 	n := int(int32(binary.BigEndian.Uint32(length[:])))
-	limit := c.srv.limits.Load().RequestMaxBytes
-	if c.listener.RequireAuth && c.principal.Load() == nil {
+	limit, least := c.srv.limits.Load().RequestMaxBytes, headerFixedBytes
+	if !c.authenticated() {
 		limit = min(limit, unauthenticatedMaxBytes)
 	}
-	if n < headerFixedBytes || n > limit {
+	if in.sasl.raw {
+		least = 0
+	}
+	if n < least || n > limit {
 		return nil, &violation{reason: "illegal frame length", err: frameLengthError(length, n, limit), key: -1}
 	}
 	frame, err := readFrame(in.buf, n, in.trusted)
@@ -217,6 +232,10 @@ func (c *Conn) dispatch(frame *buffer) error {
 		frame.release()
 		return &violation{reason: "malformed header", err: err, key: -1}
 	}
+	if v := c.gate(&h); v != nil {
+		frame.release()
+		return v
+	}
 	table := c.srv.cfg.API
 	lo, hi, ok := table.Range(h.key, c.listener.InterBroker)
 	switch {
@@ -247,9 +266,14 @@ func (c *Conn) dispatch(frame *buffer) error {
 	r.Conn, r.Received = c, received
 	c.count(r)
 	c.enqueue(r)
-	if v, ok := msg.(*kmsg.ApiVersionsRequest); ok {
-		c.answerAPIVersions(r, v)
+	switch req := msg.(type) {
+	case *kmsg.ApiVersionsRequest:
+		c.answerAPIVersions(r, req)
 		return nil
+	case *kmsg.SASLHandshakeRequest:
+		return c.answerHandshake(r, req)
+	case *kmsg.SASLAuthenticateRequest:
+		return c.answerAuthenticate(r, req)
 	}
 	c.in.current = r
 	c.srv.cfg.Handler.Handle(c.ctx, r)

@@ -21,7 +21,7 @@ type Limits struct {
 	DrainTimeout                 time.Duration  // how long a stopping server waits for answers; 5 seconds
 }
 
-// unauthenticatedMaxBytes bounds frames on a listener that wants authentication, before there has been any.
+// unauthenticatedMaxBytes bounds frames on a listener with SASL, before the client is authenticated.
 const unauthenticatedMaxBytes = 64 << 10
 
 func (l Limits) withDefaults() *Limits {

@@ -16,7 +16,7 @@ import (
 // acks, data or stores there: it returns, and the request is answered later from any goroutine. ctx ends when the
 // connection is gone. A panic closes the connection and nothing else.
 //
-// ApiVersions requests are answered by the server and never get here, nor does a request the API table excludes.
+// ApiVersions requests and those of SASL are answered by the server and never get here, nor does a request the API table excludes.
 type Handler interface {
 	Handle(ctx context.Context, r *Request)
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,12 +15,14 @@ import (
 // Listener is one address the server takes connections on.
 type Listener struct {
 	Name string       // Kafka's listener name, e.g. "PLAINTEXT" or "INTERNAL"
-	Net  net.Listener // closed by the server; TLS is this listener's affair
+	Net  net.Listener // closed by the server; connections may be *tls.Conn
 	// InterBroker marks listeners on which brokers and controllers reach this broker: APIs of scope
 	// InterBrokerOnly are served there. A broker with one listener marks that one.
 	InterBroker bool
-	// RequireAuth bounds frames to 64 KiB until Conn.SetPrincipal has been called.
-	RequireAuth bool
+	// SASL, if set, is what clients must authenticate by before anything else; until then frames are at most 64 KiB.
+	SASL *SASL
+	// TLSPrincipal, if set, names the client of a TLS connection that has no SASL; "" leaves it anonymous.
+	TLSPrincipal func(tls.ConnectionState) (string, error)
 }
 
 // ServerConfig is what a Server is built of.

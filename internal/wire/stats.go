@@ -14,6 +14,8 @@ type Stats struct {
 	ConnectionsThrottled atomic.Int64 // held and closed because their address made too many
 	ConnectionsIdled     atomic.Int64 // closed by connections.max.idle.ms
 	ConnectionsEvicted   atomic.Int64 // closed to make room for an inter-broker connection
+	Authenticated        atomic.Int64 // authentications that were successful, repeated ones too
+	AuthenticationFailed atomic.Int64 // connections closed because theirs was not
 	InFlight             atomic.Int64 // requests read and not yet answered
 	ProtocolErrors       atomic.Int64 // connections closed because of what they sent
 	HandlerPanics        atomic.Int64 // panics contained
