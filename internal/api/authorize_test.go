@@ -149,6 +149,8 @@ func guardedClusterRequests() []guardedRequest {
 	broker := kmsg.NewPtrDescribeConfigsRequest()
 	broker.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "0"}}
 	alter := kmsg.NewPtrAlterConfigsRequest()
+	scramAlter := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
+	scramAlter.Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "u", Mechanism: 1}}
 	quotas := kmsg.NewPtrAlterClientQuotasRequest()
 	quotas.Entries = []kmsg.AlterClientQuotasRequestEntry{{Entity: []kmsg.AlterClientQuotasRequestEntryEntity{{Type: "user", Name: new("u")}}}}
 	alter.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "0"}}
@@ -169,6 +171,12 @@ func guardedClusterRequests() []guardedRequest {
 		}},
 		{1, quotas, acl.AlterConfigs, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.AlterClientQuotasResponse).Entries[0].ErrorCode }},
 		{1, kmsg.NewPtrUpdateFeaturesRequest(), acl.Alter, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.UpdateFeaturesResponse).ErrorCode }},
+		{0, kmsg.NewPtrDescribeUserSCRAMCredentialsRequest(), acl.Describe, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 {
+			return r.(*kmsg.DescribeUserSCRAMCredentialsResponse).ErrorCode
+		}},
+		{0, scramAlter, acl.Alter, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 {
+			return r.(*kmsg.AlterUserSCRAMCredentialsResponse).Results[0].ErrorCode
+		}},
 		{2, kmsg.NewPtrElectLeadersRequest(), acl.Alter, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.ElectLeadersResponse).ErrorCode }},
 		{4, kmsg.NewPtrInitProducerIDRequest(), acl.IdempotentWrite, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.InitProducerIDResponse).ErrorCode }},
 	}

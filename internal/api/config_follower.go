@@ -13,6 +13,7 @@ import (
 	"klamm/internal/config"
 	"klamm/internal/coord"
 	"klamm/internal/quota"
+	"klamm/internal/security/users"
 )
 
 // configFollower keeps config.Dynamic in step with the config entities of topics and of this broker in the store, and the
@@ -29,6 +30,7 @@ type configFollower struct {
 
 	quotas      *quota.Clients
 	connections *quota.Connections
+	users       *users.Store
 
 	applyMu sync.Mutex
 	applied map[string]int64 // entity path to the change id (mzxid) of the node that was applied last
@@ -39,7 +41,7 @@ const configReadBackoff = 100 * time.Millisecond
 
 func newConfigFollower(d Deps) *configFollower {
 	return &configFollower{log: d.Log, config: d.Config, store: d.Store, brokerID: brokerName(d.BrokerID),
-		quotas: d.Quotas, connections: d.Connections, applied: map[string]int64{}}
+		quotas: d.Quotas, connections: d.Connections, users: d.Users, applied: map[string]int64{}}
 }
 
 // HandleConfigChange is the handler for coord/notify on coord.ConfigChangesPath: it reads the entity that the
@@ -167,6 +169,9 @@ func (f *configFollower) applyLocked(kind, name, path string, node coord.ReadRes
 		if err := f.applyQuotas(kind, name, settings); err != nil {
 			warnings = []config.Warning{{Message: err.Error()}}
 		}
+		if err := f.applyUser(kind, name, settings); err != nil {
+			warnings = append(warnings, config.Warning{Message: err.Error()})
+		}
 	case name == coord.DefaultEntity:
 		warnings = f.config.ApplyClusterDefault(settings)
 	default:
@@ -175,6 +180,18 @@ func (f *configFollower) applyLocked(kind, name, path string, node coord.ReadRes
 	for _, w := range warnings {
 		f.log.Warn("setting in the store is not applied", "entity", kind+"/"+name, "key", w.Key, "err", w.Message)
 	}
+}
+
+// applyUser makes the SCRAM credentials of a user hold.
+func (f *configFollower) applyUser(kind, name string, settings map[string]string) error {
+	if kind != coord.UserConfigs || name == coord.DefaultEntity || strings.Contains(name, "/") {
+		return nil
+	}
+	user, err := coord.DesanitizeEntity(name)
+	if err != nil {
+		return err
+	}
+	return f.users.Apply(user, settings)
 }
 
 // forgetTopic drops the settings of a topic that was deleted.
@@ -186,5 +203,5 @@ func (f *configFollower) forgetTopic(name string) {
 }
 
 // LoadConfigs applies the configs of all topics and of this broker, and all quotas, once, for the time before there are handlers: logs
-// are opened with them. Of d it uses Log, BrokerID, Config, Store, Quotas and Connections.
+// are opened with them. Of d it uses Log, BrokerID, Config, Store, Quotas, Connections and Users.
 func LoadConfigs(ctx context.Context, d Deps) error { return newConfigFollower(d).loadAll(ctx) }

@@ -36,6 +36,7 @@ import (
 	"klamm/internal/quota"
 	"klamm/internal/replica"
 	"klamm/internal/security/authorizer"
+	"klamm/internal/security/users"
 	"klamm/internal/wire"
 )
 
@@ -61,6 +62,7 @@ type Deps struct {
 	Controller  Controller         // this broker's own controller module
 	Features    *FinalizedFeatures // what is finalized, as this broker knows it
 	Link        ControllerLink     // requests to the active controller, wherever it is
+	Users       *users.Store       // SCRAM credentials; follows the store
 	// Authorizer is optional: without one everybody may do everything.
 	Authorizer *authorizer.Authorizer
 }
@@ -187,6 +189,8 @@ func (h *Handlers) apis() []servedAPI {
 		{kmsg.AlterClientQuotas, 0, 1, wire.AllListeners, h.inOrder(h.handleAlterClientQuotas)},
 		{kmsg.AlterReplicaLogDirs, 0, 2, wire.AllListeners, h.inOrder(h.handleAlterReplicaLogDirs)},
 		{kmsg.DescribeLogDirs, 0, 5, wire.AllListeners, h.inOrder(h.handleDescribeLogDirs)},
+		{kmsg.DescribeUserSCRAMCredentials, 0, 0, wire.AllListeners, h.inOrder(h.handleDescribeUserSCRAM)},
+		{kmsg.AlterUserSCRAMCredentials, 0, 0, wire.AllListeners, h.inOrder(h.handleAlterUserSCRAM)},
 		{kmsg.DescribeACLs, 0, 3, wire.AllListeners, h.handleDescribeACLs},
 		{kmsg.CreateACLs, 0, 3, wire.AllListeners, h.inOrder(h.handleCreateACLs)},
 		{kmsg.DeleteACLs, 0, 3, wire.AllListeners, h.inOrder(h.handleDeleteACLs)},

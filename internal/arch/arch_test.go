@@ -46,11 +46,15 @@ var allowedImports = map[string][]string{
 	"doctor":            {"cluster", "coord"},
 	"migrate":           {"coord"},
 	"replica":           {"cluster", "record", "wire", "metadata", "commitlog", "config", "quota"},
-	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "group", "admin", "quota", "security/acl", "security/authorizer"},
+	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "group", "admin", "quota", "security/acl", "security/authorizer", "security/scram", "security/users"},
 	"node":              {"*"},
 	"sim":               {"cluster", "controller"},
 
 	"security/acl":        {},
+	"security/certs":      {"config"},
+	"security/sasl":       {"cluster", "wire", "security/scram"},
+	"security/scram":      {},
+	"security/users":      {"security/scram"},
 	"security/authorizer": {"coord", "coord/notify", "security/acl"},
 }
 
@@ -63,7 +67,8 @@ var forbiddenStd = map[string][]string{
 	"record":     {"net", "os", "context", "log/slog", "log"},
 	"api":        {"net"},
 
-	"security/acl": {"net", "os", "time", "sync", "context", "log/slog", "log"},
+	"security/scram": {"net", "os", "time", "sync", "context", "log/slog", "log"},
+	"security/acl":   {"net", "os", "time", "sync", "context", "log/slog", "log"},
 }
 
 // rootEntries are the only names allowed in the root folder.

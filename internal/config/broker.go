@@ -26,9 +26,10 @@ type Broker struct {
 
 	// Listeners.
 	Listeners            []Endpoint
-	AdvertisedListeners  []Endpoint // an empty host was replaced by the machine's name; port 0 stays 0 until the listener is bound
-	InterBrokerListener  string     // name of the listener that brokers talk on
-	ControlPlaneListener string     // name of the controller's own listener, "" for none
+	AdvertisedListeners  []Endpoint                  // an empty host was replaced by the machine's name; port 0 stays 0 until the listener is bound
+	InterBrokerListener  string                      // name of the listener that brokers talk on
+	ControlPlaneListener string                      // name of the controller's own listener, "" for none
+	Security             map[string]ListenerSecurity // by listener name
 	Authorizer           Authorizer
 
 	// Topics.

@@ -15,6 +15,7 @@ type checker struct {
 	sources map[string]string
 	values  map[string]any  // parsed, with defaults; null keys are absent
 	bad     map[string]bool // keys whose value could not be parsed
+	used    map[string]bool // keys that were looked up for a listener and have an effect
 	faults  []Fault
 }
 
@@ -26,7 +27,7 @@ var handledByChecks = map[string]bool{
 
 func (c *checker) fault(key, format string, args ...any) {
 	v, set := c.set[key]
-	if d := brokerIndex[key]; d != nil && d.Type == Password {
+	if secret(key) && !slices.Contains(pluginKeys, key) {
 		v = "[hidden]"
 	}
 	c.faults = append(c.faults, Fault{key, v, set, c.sources[key], fmt.Sprintf(format, args...)})
@@ -52,7 +53,7 @@ func (c *checker) hostname() string {
 }
 
 func (c *checker) run() *Broker {
-	c.bad = map[string]bool{}
+	c.bad, c.used = map[string]bool{}, map[string]bool{}
 	c.values = make(map[string]any, len(brokerDefinitions)+len(throttleKeys))
 	for _, d := range brokerDefinitions {
 		c.parse(d)
@@ -65,6 +66,7 @@ func (c *checker) run() *Broker {
 	c.checkIdentity()
 	c.checkAuthorizer(b)
 	c.checkListeners(b)
+	c.checkListenerSecurity(b)
 	c.checkLogDirs(b)
 	c.checkEtcd(b)
 	c.checkZooKeeper()

@@ -1,6 +1,6 @@
 package config
 
-// securityKeys are about TLS, SASL, authorization and secrets. klamm serves PLAINTEXT listeners only so far.
+// securityKeys are about TLS, SASL, authorization and secrets.
 var securityKeys = []*Definition{
 	def("authorizer.class.name", String, "", Low, nil, "Authorizer of requests: kafka.security.authorizer.AclAuthorizer, which is built in, or none."),
 	def("connection.failed.authentication.delay.ms", Int, "100", Low, atLeast(0), "Wait before a connection that failed to authenticate is closed."),

@@ -12,7 +12,7 @@ import (
 // Endpoint is an address with the name and security protocol it has in listeners.
 type Endpoint struct {
 	Name     string // upper case
-	Protocol string // PLAINTEXT is the only one served so far
+	Protocol string // PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
 	Host     string // "" for every interface; without brackets
 	Port     int    // 0 for one of the system's choice
 }
@@ -122,8 +122,6 @@ func (c *checker) checkProtocols(listeners []Endpoint, protocols map[string]stri
 		switch {
 		case !known:
 			c.fault("listeners", "no security protocol defined for listener %s: add %s:PLAINTEXT to listener.security.protocol.map", l.Name, l.Name)
-		case p != "PLAINTEXT":
-			c.fault("listeners", "listener %s uses %s, but this build serves PLAINTEXT only: remove the listener, or map it to PLAINTEXT in listener.security.protocol.map and keep strangers out by other means", l.Name, p)
 		}
 		l.Protocol = p
 	}

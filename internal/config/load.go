@@ -227,7 +227,7 @@ func (c *checker) warnings(used map[string]bool) []Warning {
 		}
 		_, known := brokerIndex[base]
 		switch {
-		case used[k] || handledByChecks[k]:
+		case used[k] || c.used[k] || handledByChecks[k]:
 		case known || slices.Contains(pluginKeys, k) || base != k:
 			idle = append(idle, k)
 		default:

@@ -149,7 +149,6 @@ func TestListenersAreJudgedTogether(t *testing.T) {
 		{"bare IPv6", map[string]string{"listeners": "PLAINTEXT://::1:9092"}, "IPv6 address in brackets"},
 		{"port too large", map[string]string{"listeners": "PLAINTEXT://:99999"}, "no port between 0 and 65535"},
 		{"name without protocol", map[string]string{"listeners": "X://:9092"}, "add X:PLAINTEXT to listener.security.protocol.map"},
-		{"TLS", map[string]string{"listeners": "SSL://:9092", "security.inter.broker.protocol": "SSL"}, "listener SSL uses SSL, but this build serves PLAINTEXT only"},
 		{"unknown protocol", map[string]string{"listener.security.protocol.map": "A:TLS"}, "names no security protocol"},
 		{"name twice", map[string]string{"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "listener name PLAINTEXT is used twice"},
 		{"port twice", map[string]string{"listeners": "PLAINTEXT://:9092,B://127.0.0.1:9092", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,B:PLAINTEXT"}, "both want port 9092"},

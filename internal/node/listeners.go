@@ -87,9 +87,8 @@ func canonicalHost() string {
 }
 
 func (b *broker) warnOpenListener(l *boundListener) {
-	if ip := l.net.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
-		b.log.Warn("this listener is open to the network without authentication: whoever reaches it can read, write and delete every topic",
-			"listener", l.name, "address", l.net.Addr().String())
+	if risk := b.risk(l); risk != "" && !l.net.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		b.log.Warn(risk, "listener", l.name, "address", l.net.Addr().String())
 	}
 }
 
@@ -106,7 +105,7 @@ func (b *broker) serverConfig() wire.ServerConfig {
 	var ls []wire.Listener
 	for _, l := range b.bound {
 		interBroker := len(b.bound) == 1 || l.name == c.InterBrokerListener || l.name == c.ControlPlaneListener
-		ls = append(ls, wire.Listener{Name: l.name, Net: l.net, InterBroker: interBroker})
+		ls = append(ls, b.secured[l.name].apply(wire.Listener{Name: l.name, Net: l.net, InterBroker: interBroker}))
 	}
 	return wire.ServerConfig{
 		Listeners: ls, API: b.table, Handler: b.handlers, Log: b.log,
@@ -131,9 +130,10 @@ func (b *broker) wireFeatures() wire.Features {
 
 type dialFunc func(ctx context.Context, addr string) (*wire.ClientConn, error)
 
-// dialer connects to other brokers and to this one; the client id is the broker's id, as between Kafka's brokers.
-func (b *broker) dialer() dialFunc {
-	cfg := wire.ClientConfig{ClientID: strconv.Itoa(int(b.cfg.ID))}
+// dialer connects to a listener of other brokers and of this one, as that is secured here; the client id is the broker's id,
+// as between Kafka's brokers.
+func (b *broker) dialer(listener string) dialFunc {
+	cfg := b.secured[listener].client(wire.ClientConfig{ClientID: strconv.Itoa(int(b.cfg.ID))})
 	return func(ctx context.Context, addr string) (*wire.ClientConn, error) { return wire.Dial(ctx, addr, cfg) }
 }
 

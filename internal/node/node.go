@@ -28,6 +28,7 @@ import (
 	"klamm/internal/metadata"
 	"klamm/internal/replica"
 	"klamm/internal/security/authorizer"
+	"klamm/internal/security/users"
 	"klamm/internal/wire"
 )
 
@@ -85,7 +86,9 @@ type broker struct {
 	leftovers   *leftovers
 	driver      *driver.Driver
 	handlers    *api.Handlers
-	authorizer  *authorizer.Authorizer // nil when none is configured
+	authorizer  *authorizer.Authorizer       // nil when none is configured
+	secured     map[string]*listenerSecurity // by listener
+	users       *users.Store
 	table       *wire.APITable
 	server      *wire.Server
 	web         *web
@@ -95,7 +98,7 @@ type broker struct {
 // Run starts a broker, prints the banner once it serves, and blocks until ctx ends or a part fails; then it stops
 // cleanly. It returns nil after a clean stop that ctx asked for.
 func Run(ctx context.Context, o Options) error {
-	b := &broker{opts: o, cfg: o.Config, log: o.Log, started: time.Now(), parts: newSupervisor()}
+	b := &broker{opts: o, cfg: o.Config, log: o.Log, started: time.Now(), parts: newSupervisor(), users: users.New()}
 	err := b.start(ctx)
 	if err == nil {
 		b.serving = true
@@ -116,7 +119,7 @@ func Run(ctx context.Context, o Options) error {
 // start brings every part up. What it has built when it fails is left to stop.
 func (b *broker) start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		b.openDirs, b.bindListeners, b.bindWeb, b.openCoordination, b.loadConfigs, b.openLogs,
+		b.openDirs, b.secureListeners, b.bindListeners, b.bindWeb, b.openCoordination, b.loadConfigs, b.openLogs,
 		b.loadAccessRules, b.register, b.buildBroker, b.removeLeftovers, b.serve, b.awaitReady,
 	} {
 		if err := step(ctx); err != nil {
@@ -163,7 +166,7 @@ func (b *broker) openLogs(ctx context.Context) error {
 // buildBroker makes the parts that only need each other and starts their background work.
 func (b *broker) buildBroker(context.Context) error {
 	c := b.cfg
-	dial := b.dialer()
+	dial := b.dialer(c.InterBrokerListener)
 	b.cache = metadata.New(b.log)
 	b.dirFailures = newDirFailures(b)
 	b.channel = api.NewControllerChannel(api.ControllerChannelOptions{
@@ -176,7 +179,7 @@ func (b *broker) buildBroker(context.Context) error {
 		return fmt.Errorf("build replica manager: %w", err)
 	}
 	b.groups = coordinator.New(coordinator.Options{Log: b.log, Config: b.dynamic, Cache: b.cache, Replicas: b.replicas})
-	if b.driver, err = driver.New(b.driverOptions(dial)); err != nil {
+	if b.driver, err = driver.New(b.driverOptions()); err != nil {
 		return fmt.Errorf("build controller: %w", err)
 	}
 	b.features = api.NewFinalizedFeatures(b.store, nil, b.log)
@@ -186,7 +189,7 @@ func (b *broker) buildBroker(context.Context) error {
 		Table: b.table, LikeKafka39: c.ZooKeeper.Connect != "", Config: b.dynamic, Cache: b.cache, Store: b.store,
 		Replicas: b.replicas, Groups: b.groups, Controller: b.driver, Link: b.channel, Features: b.features,
 		Quotas: b.quotas.clients, Connections: b.quotas.connections,
-		Authorizer: b.authorizer,
+		Users: b.users, Authorizer: b.authorizer,
 	})
 	changes := &notify.Consumer{Root: coord.ConfigChangesPath, Log: b.log,
 		Handle: b.handlers.HandleConfigChange, OnStart: b.handlers.LoadAllConfigs}
@@ -237,12 +240,13 @@ func (b *broker) replicaOptions(dial dialFunc) replica.Options {
 	}
 }
 
-func (b *broker) driverOptions(dial dialFunc) driver.Options {
+func (b *broker) driverOptions() driver.Options {
 	c := b.cfg
 	listener := c.InterBrokerListener
 	if c.ControlPlaneListener != "" {
 		listener = c.ControlPlaneListener
 	}
+	dial := b.dialer(listener)
 	return driver.Options{
 		Config: driver.Config{
 			BrokerID: c.ID, InterBrokerProtocol: c.InterBrokerProtocol.String(), InterBrokerListener: listener,

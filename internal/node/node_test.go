@@ -25,6 +25,7 @@ import (
 // running is a broker of this process, ready to serve.
 type running struct {
 	addr, web string
+	listeners string // as the banner has them
 	log       *syncBuffer
 	stop      func() error
 }
@@ -113,7 +114,8 @@ func startWith(t *testing.T, o Options) *running {
 		}
 		return m[1]
 	}
-	r.addr, r.web = find(`PLAINTEXT://(\S+)`), find(`web\s+(http://\S+)`)
+	r.listeners = find(`listeners\s+(.*)`)
+	r.addr, r.web = find(`listeners\s+[A-Z_]+://(\S+)`), find(`web\s+(http://\S+)`)
 	return r
 }
 

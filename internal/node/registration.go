@@ -163,7 +163,7 @@ func (b *broker) loadConfigs(ctx context.Context) error {
 	b.quotas = newQuotas(b.cfg)
 	b.quotas.setAcceptRates(b.cfg)
 	b.quotas.follow(b.dynamic, b.cfg.ID)
-	d := api.Deps{Log: b.log, BrokerID: b.cfg.ID, Config: b.dynamic, Store: b.store, Quotas: b.quotas.clients, Connections: b.quotas.connections}
+	d := api.Deps{Log: b.log, BrokerID: b.cfg.ID, Config: b.dynamic, Store: b.store, Quotas: b.quotas.clients, Connections: b.quotas.connections, Users: b.users}
 	if err := api.LoadConfigs(ctx, d); err != nil {
 		return fmt.Errorf("load configs: %w", err)
 	}
