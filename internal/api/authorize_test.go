@@ -204,6 +204,10 @@ func TestNoServedRequestIsLeftOutOfAuthorization(t *testing.T) {
 	elsewhere := map[int16]string{
 		kmsg.OffsetCommit.Int16():               "TestEachRequestNeedsItsPermission",
 		kmsg.DescribeCluster.Int16():            "open to all; operations by permission",
+		kmsg.CreateDelegationToken.Int16():      "by who is known; CREATE_TOKENS for others: TestTokens... of node",
+		kmsg.RenewDelegationToken.Int16():       "by owner and renewers",
+		kmsg.ExpireDelegationToken.Int16():      "by owner and renewers",
+		kmsg.DescribeDelegationToken.Int16():    "shows what may be described",
 		kmsg.ListGroups.Int16():                 "shows what may be described",
 		kmsg.AlterPartitionAssignments.Int16():  "ALTER on the cluster; needs a controller that reassigns",
 		kmsg.ListPartitionReassignments.Int16(): "DESCRIBE on the cluster; needs a controller that reassigns",

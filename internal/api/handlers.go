@@ -36,6 +36,7 @@ import (
 	"klamm/internal/quota"
 	"klamm/internal/replica"
 	"klamm/internal/security/authorizer"
+	"klamm/internal/security/token"
 	"klamm/internal/security/users"
 	"klamm/internal/wire"
 )
@@ -65,6 +66,8 @@ type Deps struct {
 	Users       *users.Store       // SCRAM credentials; follows the store
 	// Authorizer is optional: without one everybody may do everything.
 	Authorizer *authorizer.Authorizer
+	// Tokens is optional: without a secret for them there are none.
+	Tokens *token.Manager
 }
 
 // Controller is what the handlers ask of this broker's controller module. Its methods are safe for concurrent use.
@@ -191,6 +194,10 @@ func (h *Handlers) apis() []servedAPI {
 		{kmsg.DescribeLogDirs, 0, 5, wire.AllListeners, h.inOrder(h.handleDescribeLogDirs)},
 		{kmsg.DescribeUserSCRAMCredentials, 0, 0, wire.AllListeners, h.inOrder(h.handleDescribeUserSCRAM)},
 		{kmsg.AlterUserSCRAMCredentials, 0, 0, wire.AllListeners, h.inOrder(h.handleAlterUserSCRAM)},
+		{kmsg.CreateDelegationToken, 0, 3, wire.AllListeners, h.inOrder(h.handleCreateToken)},
+		{kmsg.RenewDelegationToken, 0, 2, wire.AllListeners, h.inOrder(h.handleRenewToken)},
+		{kmsg.ExpireDelegationToken, 0, 2, wire.AllListeners, h.inOrder(h.handleExpireToken)},
+		{kmsg.DescribeDelegationToken, 0, 3, wire.AllListeners, h.handleDescribeTokens},
 		{kmsg.DescribeACLs, 0, 3, wire.AllListeners, h.handleDescribeACLs},
 		{kmsg.CreateACLs, 0, 3, wire.AllListeners, h.inOrder(h.handleCreateACLs)},
 		{kmsg.DeleteACLs, 0, 3, wire.AllListeners, h.inOrder(h.handleDeleteACLs)},

@@ -46,7 +46,7 @@ var allowedImports = map[string][]string{
 	"doctor":            {"cluster", "coord"},
 	"migrate":           {"coord"},
 	"replica":           {"cluster", "record", "wire", "metadata", "commitlog", "config", "quota"},
-	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "group", "admin", "quota", "security/acl", "security/authorizer", "security/scram", "security/users"},
+	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "group", "admin", "quota", "security/acl", "security/authorizer", "security/scram", "security/token", "security/users"},
 	"node":              {"*"},
 	"sim":               {"cluster", "controller"},
 
@@ -55,6 +55,7 @@ var allowedImports = map[string][]string{
 	"security/sasl":       {"cluster", "wire", "security/scram"},
 	"security/scram":      {},
 	"security/users":      {"security/scram"},
+	"security/token":      {"coord", "coord/notify", "security/sasl", "security/scram"},
 	"security/authorizer": {"coord", "coord/notify", "security/acl"},
 }
 

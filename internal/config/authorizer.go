@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Authorizer is how requests are authorized.
@@ -21,6 +22,24 @@ const (
 
 // aclAuthorizers are the names of the one authorizer there is: of Kafka 2.4 to 3.9, and of the releases before, which kept the same nodes.
 var aclAuthorizers = []string{"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"}
+
+// DelegationTokens is the delegation.token.* keys. Secret is "" when there are no tokens.
+type DelegationTokens struct {
+	Secret        string        // delegation.token.secret.key, else its older name delegation.token.master.key
+	MaxLifetime   time.Duration // delegation.token.max.lifetime.ms
+	ExpiryTime    time.Duration // delegation.token.expiry.time.ms
+	CheckInterval time.Duration // delegation.token.expiry.check.interval.ms
+}
+
+func (b *Broker) fillTokens(r keyReader) {
+	t := &b.Tokens
+	older := r.string("delegation.token.master.key")
+	if t.Secret = r.string("delegation.token.secret.key"); t.Secret == "" {
+		t.Secret = older
+	}
+	t.MaxLifetime, t.ExpiryTime = r.ms("delegation.token.max.lifetime.ms"), r.ms("delegation.token.expiry.time.ms")
+	t.CheckInterval = r.ms("delegation.token.expiry.check.interval.ms")
+}
 
 // checkAuthorizer reads the authorizer's keys and sets them on b.
 func (c *checker) checkAuthorizer(b *Broker) {

@@ -31,6 +31,7 @@ type Broker struct {
 	ControlPlaneListener string                      // name of the controller's own listener, "" for none
 	Security             map[string]ListenerSecurity // by listener name
 	Authorizer           Authorizer
+	Tokens               DelegationTokens
 
 	// Topics.
 	AutoCreateTopicsEnable      bool  // auto.create.topics.enable
@@ -227,6 +228,7 @@ func (b *Broker) fillIdentity(r keyReader) {
 	b.WebListen = r.string("web.listen")
 	b.fillEtcd(r)
 	b.fillZooKeeper(r)
+	b.fillTokens(r)
 	b.InterBrokerProtocol, _ = parseProtocolVersion(r.string("inter.broker.protocol.version"))
 }
 

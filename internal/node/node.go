@@ -28,6 +28,7 @@ import (
 	"klamm/internal/metadata"
 	"klamm/internal/replica"
 	"klamm/internal/security/authorizer"
+	"klamm/internal/security/token"
 	"klamm/internal/security/users"
 	"klamm/internal/wire"
 )
@@ -89,6 +90,7 @@ type broker struct {
 	authorizer  *authorizer.Authorizer       // nil when none is configured
 	secured     map[string]*listenerSecurity // by listener
 	users       *users.Store
+	tokens      *token.Manager // nil without a secret for them
 	table       *wire.APITable
 	server      *wire.Server
 	web         *web
@@ -120,7 +122,7 @@ func Run(ctx context.Context, o Options) error {
 func (b *broker) start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		b.openDirs, b.secureListeners, b.bindListeners, b.bindWeb, b.openCoordination, b.loadConfigs, b.openLogs,
-		b.loadAccessRules, b.register, b.buildBroker, b.removeLeftovers, b.serve, b.awaitReady,
+		b.loadAccessRules, b.loadTokens, b.register, b.buildBroker, b.removeLeftovers, b.serve, b.awaitReady,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -189,7 +191,7 @@ func (b *broker) buildBroker(context.Context) error {
 		Table: b.table, LikeKafka39: c.ZooKeeper.Connect != "", Config: b.dynamic, Cache: b.cache, Store: b.store,
 		Replicas: b.replicas, Groups: b.groups, Controller: b.driver, Link: b.channel, Features: b.features,
 		Quotas: b.quotas.clients, Connections: b.quotas.connections,
-		Users: b.users, Authorizer: b.authorizer,
+		Users: b.users, Authorizer: b.authorizer, Tokens: b.tokens,
 	})
 	changes := &notify.Consumer{Root: coord.ConfigChangesPath, Log: b.log,
 		Handle: b.handlers.HandleConfigChange, OnStart: b.handlers.LoadAllConfigs}
@@ -200,6 +202,9 @@ func (b *broker) buildBroker(context.Context) error {
 	b.parts.start("log dir failures", b.dirFailures.run)
 	if b.authorizer != nil {
 		b.parts.start("access rules", b.authorizer.Run)
+	}
+	if b.tokens != nil {
+		b.parts.start("delegation tokens", b.tokens.Run)
 	}
 	b.leftovers = &leftovers{b: b}
 	b.parts.start("forgotten topics", (&driver.Reconciler{

@@ -12,6 +12,7 @@ import (
 	"klamm/internal/security/certs"
 	"klamm/internal/security/sasl"
 	"klamm/internal/security/scram"
+	"klamm/internal/security/token"
 	"klamm/internal/wire"
 )
 
@@ -30,6 +31,20 @@ func (b *broker) loadAccessRules(ctx context.Context) error {
 		return fmt.Errorf("load access rules: %w", err)
 	}
 	return nil
+}
+
+// loadTokens reads the delegation tokens, if brokers share a secret for them.
+func (b *broker) loadTokens(ctx context.Context) error {
+	c := b.cfg.Tokens
+	if c.Secret == "" {
+		return nil
+	}
+	b.tokens = token.New(token.Options{Log: b.log, Secret: c.Secret, MaxLifetime: c.MaxLifetime, RenewTime: c.ExpiryTime, CheckEvery: c.CheckInterval,
+		IsController: func() bool { return b.driver.IsActive() }}, b.store)
+	if err := settle(ctx, func() error { return b.tokens.EnsureRoots(ctx) }); err != nil {
+		return err
+	}
+	return settle(ctx, func() error { return b.tokens.Load(ctx) })
 }
 
 // listenerSecurity is what secures the connections of one listener, in both directions.
@@ -61,6 +76,7 @@ func (b *broker) secureListeners(context.Context) error {
 			s.login = c.SASL
 			s.sasl = sasl.NewServer(sasl.Options{
 				Mechanisms: c.SASL.Mechanisms, Passwords: c.SASL.Logins[sasl.Plain].Users, Users: b.usersOf(c.SASL),
+				Tokens:    func(m *scram.Mechanism, id string) (sasl.Token, bool) { return b.tokens.Lookup(m, id) },
 				ReauthMax: c.SASL.ReauthMax, FailureDelay: c.SASL.FailureDelay,
 			})
 		}

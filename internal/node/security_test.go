@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"math/big"
@@ -19,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
@@ -183,5 +185,54 @@ func TestUsersAndRulesDecideWhatClientsMayDo(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("a deleted user still logs in: %v", err)
 		}
+	}
+}
+
+// KIP-48: a token logs its owner in, is not made by one who is not known well enough, and ends when it is expired.
+func TestTokensLogTheirOwnerIn(t *testing.T) {
+	r := start(t, configure(t, t.TempDir(), map[string]string{
+		"listeners":                      "SASL_PLAINTEXT://127.0.0.1:0,OPEN://127.0.0.1:0",
+		"listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,OPEN:PLAINTEXT", "inter.broker.listener.name": "OPEN",
+		"sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN", "listener.name.sasl_plaintext.plain.sasl.jaas.config": plainUsers,
+		"delegation.token.secret.key": "shared", "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+		"super.users": "User:ANONYMOUS;User:alice",
+	}))
+	ctx := t.Context()
+	create := func(cl *kgo.Client) *kmsg.CreateDelegationTokenResponse {
+		req := kmsg.NewPtrCreateDelegationTokenRequest()
+		req.MaxLifetimeMillis = -1
+		resp, err := req.RequestWith(ctx, cl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	open := r.client(t, kgo.SeedBrokers(strings.TrimPrefix(strings.Fields(r.listeners)[1], "OPEN://")))
+	if got := create(open); got.ErrorCode != kerr.DelegationTokenRequestNotAllowed.Code {
+		t.Errorf("over PLAINTEXT: %d", got.ErrorCode)
+	}
+	alice := r.client(t, kgo.SASL(plain.Auth{User: "alice", Pass: "secret"}.AsMechanism()))
+	made := create(alice)
+	if made.ErrorCode != 0 || made.PrincipalName != "alice" {
+		t.Fatalf("answer is %+v", made)
+	}
+	byToken := func() *kgo.Client {
+		auth := scram.Auth{User: made.TokenID, Pass: base64.StdEncoding.EncodeToString(made.HMAC), IsToken: true}
+		return r.client(t, kgo.SASL(auth.AsSha256Mechanism()))
+	}
+	cl := byToken()
+	if err := writeAndRead(t, cl, "t"); err != nil {
+		t.Errorf("the owner's permissions do not hold: %v", err)
+	}
+	if got := create(cl); got.ErrorCode != kerr.DelegationTokenRequestNotAllowed.Code {
+		t.Errorf("a token makes a token: %d", got.ErrorCode)
+	}
+	expire := kmsg.NewPtrExpireDelegationTokenRequest()
+	expire.HMAC, expire.ExpiryPeriodMillis = made.HMAC, -1
+	if resp, err := expire.RequestWith(ctx, alice); err != nil || resp.ErrorCode != 0 {
+		t.Fatalf("expire: %+v, %v", resp, err)
+	}
+	if err := byToken().Ping(ctx); !errors.Is(err, kerr.SaslAuthenticationFailed) {
+		t.Errorf("a removed token logs in: %v", err)
 	}
 }
