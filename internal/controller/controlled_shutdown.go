@@ -42,15 +42,20 @@ func (c *Core) handleControlledShutdown(ev ControlledShutdown) error {
 		stop.addStopReplica(r.partitionContext, ev.Broker, false)
 	}
 	stop.send()
-	if err := c.changeReplicaStates(followed, OfflineReplica); err != nil {
-		return err
-	}
 	var remaining []cluster.TopicPartition
 	for p := range x.partitions() {
 		if !p.queued() && len(p.assignment.Replicas) > 1 && p.leadership != nil && p.leadership.Leader == ev.Broker {
 			remaining = append(remaining, p.TopicPartition)
 		}
 	}
-	c.reply(ControlledShutdownResult{Remaining: remaining})
-	return nil
+	// Another broker may go on: what it follows is no reason to wait, and there is more of that than of what it leads (Kafka
+	// answers after the ISRs have shrunk). The controller's own broker waits, since its end would cut short what the others are told.
+	if ev.Broker != c.cfg.Broker {
+		c.reply(ControlledShutdownResult{Remaining: remaining})
+	}
+	err := c.changeReplicaStates(followed, OfflineReplica)
+	if err == nil && c.owed != nil {
+		c.reply(ControlledShutdownResult{Remaining: remaining})
+	}
+	return err
 }
