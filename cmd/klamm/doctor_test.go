@@ -24,6 +24,8 @@ func TestToolsSayWhatIsWrongWithTheirUse(t *testing.T) {
 		"doctor of a chroot that is none":  {"doctor --zookeeper a:1//b", exitUnavailable, "not a path"},
 		"migrate of nothing":               {"migrate", 2, "zookeeper-to-etcd"},
 		"migrate without a directory":      {"migrate zookeeper-to-etcd --zookeeper a:1", 2, "--etcd-data-dir"},
+		"migrate to two places":            {"migrate zookeeper-to-etcd --zookeeper a:1 --etcd-data-dir d --etcd-config f", 2, "or by --etcd-config"},
+		"migrate by no file":               {"migrate zookeeper-to-etcd --zookeeper a:1 --etcd-config " + dir + "/absent", 2, "absent"},
 		"migrate before and after":         {"migrate zookeeper-to-etcd --zookeeper a:1 --etcd-data-dir d --dry-run --verify", 2, "one of them"},
 		"migrate from an etcd that is not": {"migrate etcd-to-zookeeper --zookeeper a:1 --etcd-data-dir " + dir, 1, "holds no etcd"},
 	}

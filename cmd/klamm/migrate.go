@@ -25,6 +25,8 @@ Usage: klamm migrate zookeeper-to-etcd --zookeeper HOST:PORT[/CHROOT] --etcd-dat
   --config FILE          a broker's server.properties, for zookeeper.connect,
                          zookeeper.sasl.*, zookeeper.ssl.*, zookeeper.set.acl
   --etcd-data-dir DIR    etcd.data.dir of the broker that will run on it, or did
+  --etcd-config FILE     instead: a broker's server.properties with etcd.endpoints,
+                         or with etcd.cluster and etcd.data.dir
   --dry-run              only read the source and say what would be copied
   --verify               only compare the two sides
   --help
@@ -37,16 +39,16 @@ Exit codes: 0 done and equal, 1 failure or a difference, 2 usage.
 `
 
 type migrateOptions struct {
-	zookeeper, config, dir string
-	toEtcd                 bool
-	dryRun, verify, help   bool
+	zookeeper, config, dir, etcdConfig string
+	toEtcd                             bool
+	dryRun, verify, help               bool
 }
 
 func parseMigrate(args []string) (migrateOptions, error) {
 	var o migrateOptions
 	words, err := options{
 		command: "migrate",
-		values:  map[string]*string{"--zookeeper": &o.zookeeper, "--config": &o.config, "--etcd-data-dir": &o.dir},
+		values:  map[string]*string{"--zookeeper": &o.zookeeper, "--config": &o.config, "--etcd-data-dir": &o.dir, "--etcd-config": &o.etcdConfig},
 		flags:   map[string]*bool{"--dry-run": &o.dryRun, "--verify": &o.verify, "--help": &o.help, "-h": &o.help},
 	}.parse(args)
 	if err != nil || o.help {
@@ -57,8 +59,8 @@ func parseMigrate(args []string) (migrateOptions, error) {
 		return o, errors.New("want zookeeper-to-etcd or etcd-to-zookeeper; `klamm migrate --help` says more")
 	case o.zookeeper == "" && o.config == "":
 		return o, errors.New("name the ZooKeeper by --zookeeper or --config")
-	case o.dir == "":
-		return o, errors.New("name the directory by --etcd-data-dir")
+	case (o.dir == "") == (o.etcdConfig == ""):
+		return o, errors.New("name the etcd by --etcd-data-dir or by --etcd-config")
 	case o.dryRun && o.verify:
 		return o, errors.New("--dry-run looks before the copy, --verify after it: want one of them")
 	}
@@ -70,8 +72,12 @@ func parseMigrate(args []string) (migrateOptions, error) {
 func migrateMain(args []string, stdout, stderr io.Writer) int {
 	o, err := parseMigrate(args)
 	var z config.ZooKeeper
+	var etcd *config.Broker
 	if err == nil && !o.help {
 		z, err = zooKeeperOptions(o.zookeeper, o.config)
+	}
+	if err == nil && o.etcdConfig != "" {
+		etcd, err = etcdOptions(o.etcdConfig)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "klamm migrate: %v\n", err)
@@ -83,7 +89,7 @@ func migrateMain(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := stopOnSignal()
 	defer stop()
-	m := migration{options: o, zookeeper: z, stdout: stdout, stderr: stderr, log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError}))}
+	m := migration{options: o, zookeeper: z, etcd: etcd, stdout: stdout, stderr: stderr, log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError}))}
 	if err := m.run(ctx); err != nil {
 		fmt.Fprintf(stderr, "klamm migrate: %v\n", err)
 		return 1
@@ -91,9 +97,22 @@ func migrateMain(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
+// etcdOptions reads the broker's configuration that names the etcd.
+func etcdOptions(file string) (*config.Broker, error) {
+	c, _, err := config.Load(file, nil, os.Environ())
+	if err != nil {
+		return nil, err
+	}
+	if c.ZooKeeper.Connect != "" {
+		return nil, fmt.Errorf("%s sets zookeeper.connect: want the file of a broker that uses etcd", file)
+	}
+	return c, nil
+}
+
 type migration struct {
 	options        migrateOptions
 	zookeeper      config.ZooKeeper
+	etcd           *config.Broker // nil: options.dir
 	stdout, stderr io.Writer
 	log            *slog.Logger
 }
@@ -184,29 +203,44 @@ func (m migration) openSource(ctx context.Context) (*node.Coordination, error) {
 	if m.options.toEtcd {
 		return node.ExamineZooKeeper(ctx, m.zookeeper, m.log)
 	}
-	if !holdsEtcd(m.options.dir) {
-		return nil, fmt.Errorf("%s holds no etcd of klamm's", m.options.dir)
-	}
-	return node.OpenEtcdDir(ctx, m.options.dir, m.log)
+	return m.openEtcd(ctx, true)
 }
 
 func (m migration) openTarget(ctx context.Context) (*node.Coordination, error) {
 	if !m.options.toEtcd {
 		return node.FillZooKeeper(ctx, m.zookeeper, m.log)
 	}
-	if m.options.verify && !holdsEtcd(m.options.dir) {
-		return nil, fmt.Errorf("%s holds no etcd of klamm's", m.options.dir)
-	}
-	return node.OpenEtcdDir(ctx, m.options.dir, m.log)
+	return m.openEtcd(ctx, m.options.verify)
 }
+
+// openEtcd opens the etcd that the options name; one in a directory is begun unless it must be there.
+func (m migration) openEtcd(ctx context.Context, mustExist bool) (*node.Coordination, error) {
+	dir := m.options.dir
+	if m.etcd != nil {
+		dir = m.etcd.EtcdDataDir
+	}
+	if mustExist && !m.remoteEtcd() && !holdsEtcd(dir) {
+		return nil, fmt.Errorf("%s holds no etcd of klamm's", dir)
+	}
+	if m.etcd != nil {
+		return node.OpenEtcd(ctx, m.etcd, m.log)
+	}
+	return node.OpenEtcdDir(ctx, dir, m.log)
+}
+
+func (m migration) remoteEtcd() bool { return m.etcd != nil && len(m.etcd.Etcd.Endpoints) > 0 }
 
 // peekTarget opens a target that exists; nil when there is none.
 func (m migration) peekTarget(ctx context.Context) (*node.Coordination, error) {
 	if m.options.toEtcd {
-		if !holdsEtcd(m.options.dir) {
+		dir := m.options.dir
+		if m.etcd != nil {
+			dir = m.etcd.EtcdDataDir
+		}
+		if !m.remoteEtcd() && !holdsEtcd(dir) {
 			return nil, nil
 		}
-		return node.OpenEtcdDir(ctx, m.options.dir, m.log)
+		return m.openEtcd(ctx, true)
 	}
 	c, err := node.ExamineZooKeeper(ctx, m.zookeeper, m.log)
 	if node.NoChroot(err) {

@@ -74,6 +74,11 @@ func OpenEtcdDir(ctx context.Context, dir string, log *slog.Logger) (*Coordinati
 	return ofEngine(engine, "embedded etcd in "+dir), nil
 }
 
+// OpenEtcd opens the etcd that a broker's configuration names, as that broker would, for a tool. No broker may use its directory meanwhile.
+func OpenEtcd(ctx context.Context, c *config.Broker, log *slog.Logger) (*Coordination, error) {
+	return (&broker{cfg: c, log: log}).openConfigured(ctx)
+}
+
 func zooKeeperTLS(f config.ZooKeeperTLS) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.TrustStore != "" {
