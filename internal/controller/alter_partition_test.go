@@ -254,3 +254,24 @@ func TestProducerIDsEndWithTheRange(t *testing.T) {
 		t.Errorf("answer %v", got)
 	}
 }
+
+// A controlled shutdown is answered with the partitions that the broker still leads: nobody else can. One with a single replica is
+// not among them, it stays until the process ends.
+func TestControlledShutdownAnswersWithWhatCouldNotBeMoved(t *testing.T) {
+	r := newRig(t, 1, 2)
+	led := func(name string, isr, replicas []cluster.BrokerID) {
+		p := r.topic(name, replicas, &cluster.LeaderAndISR{Leader: 2, ISR: isr, ControllerEpoch: 4})
+		p.state = OnlinePartition
+		for _, id := range replicas {
+			p.setReplicaState(id, OnlineReplica, 0)
+		}
+	}
+	led("moves", ids(2, 1), ids(2, 1))
+	led("stays", ids(2), ids(2, 9))
+	led("single", ids(2), ids(2))
+	got, _ := r.request(ControlledShutdown{Reply: 8, Broker: 2, BrokerEpoch: 102})
+	want := []cluster.TopicPartition{{Topic: "stays"}}
+	if res := got.(ControlledShutdownResult); res.Err != cluster.None || !slices.Equal(res.Remaining, want) {
+		t.Errorf("answer %+v, want %v", res, want)
+	}
+}
