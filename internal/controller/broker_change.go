@@ -106,7 +106,7 @@ func (c *Core) brokersStarted(ids []cluster.BrokerID, current map[cluster.Broker
 	if _, err := c.electOfflineAndNew(x.sorted()); err != nil {
 		return err
 	}
-	if err := c.completeOn(ids); err != nil {
+	if err := c.resumeReassignmentsOn(ids); err != nil {
 		return err
 	}
 	for _, id := range ids {

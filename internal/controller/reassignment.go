@@ -508,22 +508,23 @@ func (c *Core) completeWhatCan(ps []*partitionContext) error {
 	return c.completeReassignments(slices.DeleteFunc(ps, func(p *partitionContext) bool { return !c.canComplete(p) }))
 }
 
-// completeOn looks at the reassignments whose target has one of the brokers.
-func (c *Core) completeOn(ids []cluster.BrokerID) error {
-	var ps []*partitionContext
-	for p := range c.ctx.partitions() {
-		if p.isReassigned() && slices.ContainsFunc(targetOf(p.assignment), func(id cluster.BrokerID) bool { return slices.Contains(ids, id) }) {
-			ps = append(ps, p)
-		}
-	}
-	return c.completeWhatCan(ps)
+// resumeReassignmentsOn goes on with the reassignments whose target has one of the brokers, which have just come: from the beginning,
+// with another leader epoch, as Kafka does (onBrokerStartup).
+func (c *Core) resumeReassignmentsOn(ids []cluster.BrokerID) error {
+	return c.resumeSome(func(p *partitionContext) bool {
+		return slices.ContainsFunc(targetOf(p.assignment), func(id cluster.BrokerID) bool { return slices.Contains(ids, id) })
+	})
 }
 
 // resumeReassignments goes on with all reassignments in progress, at a failover and when a write has failed.
 func (c *Core) resumeReassignments() error {
+	return c.resumeSome(func(*partitionContext) bool { return true })
+}
+
+func (c *Core) resumeSome(wanted func(*partitionContext) bool) error {
 	var rs []*reassignment
 	for p := range c.ctx.partitions() {
-		if p.isReassigned() {
+		if p.isReassigned() && wanted(p) {
 			rs = append(rs, &reassignment{p: p, to: p.assignment})
 		}
 	}
