@@ -62,6 +62,7 @@ func (h *Handlers) handleDeleteTopics(ctx context.Context, r *wire.Request) {
 	succeeded := 0
 	for _, d := range items {
 		if !d.err.failed() {
+			h.hintAtRules(d.name)
 			succeeded++
 			if !wait {
 				d.err = answerError{Code: cluster.RequestTimedOut}
@@ -83,6 +84,16 @@ func (h *Handlers) handleDeleteTopics(ctx context.Context, r *wire.Request) {
 		return
 	}
 	h.admin.awaitGone(items, timeout, answer)
+}
+
+// hintAtRules tells that rules outlive the topic they name, and would count for the next topic of that name (KAFKA-2700).
+func (h *Handlers) hintAtRules(topic string) {
+	if h.d.Authorizer == nil {
+		return
+	}
+	if n := h.d.Authorizer.PatternsNaming(acl.Topic, topic); n > 0 {
+		h.d.Log.Info("access rules of a deleted topic stay: they hold for the next topic of that name; kafka-acls removes them", "topic", topic, "rules", n)
+	}
 }
 
 // deleteTopicsAsked gives the topics of a request of any version in v6's form.

@@ -64,6 +64,7 @@ func newConn(ctx context.Context, id uint64, srv *Server, l *Listener, nc net.Co
 	inner := nc
 	if t, ok := nc.(*tls.Conn); ok {
 		inner = t.NetConn()
+		c.out.sealed = bufio.NewWriterSize(nc, tlsRecordBytes)
 	}
 	if socket, ok := inner.(*net.TCPConn); ok && srv.limits.Load().SendBufferBytes > 0 {
 		_ = socket.SetWriteBuffer(srv.limits.Load().SendBufferBytes) // it works without, too

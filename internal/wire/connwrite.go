@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net"
@@ -28,6 +29,8 @@ type connWriter struct {
 	chunk    *buffer // where the next record bytes go; also in held
 	deadline time.Time
 	socket   syscall.RawConn // nil where nc is no socket: sendFile is not possible then
+	// sealed gathers what goes over TLS, where every write would be a record of its own; nil elsewhere.
+	sealed *bufio.Writer
 }
 
 // write sends answers, in order, until the connection is closed or nothing more will come.
@@ -216,13 +219,26 @@ func (w *connWriter) flush() bool {
 	}
 	c := w.c
 	w.arm(time.Now())
-	w.pending = w.vecs
-	n, err := w.pending.WriteTo(c.nc)
+	n, err := w.writeVecs()
 	c.srv.stats.BytesOut.Add(n)
 	c.touch(time.Now())
 	w.noteTimeout(err)
 	w.releaseHeld()
 	return err == nil
+}
+
+func (w *connWriter) writeVecs() (n int64, err error) {
+	if w.sealed == nil {
+		w.pending = w.vecs
+		return w.pending.WriteTo(w.c.nc)
+	}
+	for _, b := range w.vecs {
+		k, err := w.sealed.Write(b)
+		if n += int64(k); err != nil {
+			return n, err
+		}
+	}
+	return n, w.sealed.Flush()
 }
 
 // arm keeps the write deadline ahead: a client that takes nothing for half the idle time or more is as good as gone.

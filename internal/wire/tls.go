@@ -7,6 +7,9 @@ import (
 	"io"
 )
 
+// tlsRecordBytes is the most that one record of TLS holds.
+const tlsRecordBytes = 16 << 10
+
 // handshakeTLS completes the handshake of a TLS connection, so that the client is known before its first request. Others
 // pass. It runs on the reader, under the reader's deadline.
 func (c *Conn) handshakeTLS() error {

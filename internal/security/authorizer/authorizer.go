@@ -68,7 +68,7 @@ func (a *Authorizer) AllowsAny(principal, host string, op acl.Operation, t acl.R
 // Find lists the rules that a filter matches.
 func (a *Authorizer) Find(f acl.Filter) []acl.Binding { return a.rules.Load().Find(f) }
 
-// PatternsNaming counts the rules whose pattern names a resource literally.
+// PatternsNaming counts the rules that name a resource literally.
 func (a *Authorizer) PatternsNaming(t acl.ResourceType, name string) int {
 	return len(a.rules.Load().Entries(acl.Pattern{Type: t, Name: name, Kind: acl.Literal}))
 }
