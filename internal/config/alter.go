@@ -98,34 +98,39 @@ func (d *Dynamic) judgeTopic(set map[string]string) *Error {
 	return nil
 }
 
-// ValidateBroker checks a whole new set of dynamic settings of this broker, or of all when perBroker is false (AlterConfigs).
+// ValidateBroker checks a whole new set of dynamic settings of this broker, or of all when perBroker is false (AlterConfigs), and
+// returns it as it is to be stored.
 func (d *Dynamic) ValidateBroker(overrides map[string]*string, perBroker bool) (map[string]string, *Error) {
 	set := withoutNulls(overrides)
 	if err := d.judgeBroker(set, perBroker); err != nil {
 		return nil, err
 	}
-	return set, nil
+	return d.encodePasswords(set, nil, nil)
 }
 
-// AlterBroker applies changes to the current dynamic settings of this broker, or of all when perBroker is false, and checks the result.
-// Settings that klamm cannot use, stored by a Kafka broker in this one's place (such as encoded passwords), stay as they are.
-func (d *Dynamic) AlterBroker(current map[string]string, changes []Change, perBroker bool) (map[string]string, *Error) {
+// AlterBroker applies changes to the settings that are stored of this broker, or of all when perBroker is false, and checks the result,
+// which it returns as it is to be stored. Settings that klamm cannot use, stored by a Kafka broker in this one's place, stay as they are.
+func (d *Dynamic) AlterBroker(stored map[string]string, changes []Change, perBroker bool) (map[string]string, *Error) {
+	current, undecoded := d.decodePasswords(stored)
+	for _, w := range undecoded {
+		current[w.Key] = stored[w.Key]
+	}
 	set, err := applyChanges(current, changes, func(name string) (*Definition, bool) {
 		def := brokerDefinition(name)
 		return def, def != nil
 	})
-	if err == nil {
-		err = d.judgeBroker(withoutForeign(set, current, changes, perBroker), perBroker)
-	}
 	if err != nil {
 		return nil, err
 	}
-	return set, nil
+	_, foreign := usable(current, perBroker)
+	if err := d.judgeBroker(withoutForeign(set, append(foreign, undecoded...), changes), perBroker); err != nil {
+		return nil, err
+	}
+	return d.encodePasswords(set, stored, current)
 }
 
 // withoutForeign leaves out what was stored before, is not changed now, and cannot be used.
-func withoutForeign(set, current map[string]string, changes []Change, perBroker bool) map[string]string {
-	_, foreign := usable(current, perBroker)
+func withoutForeign(set map[string]string, foreign []Warning, changes []Change) map[string]string {
 	if len(foreign) == 0 {
 		return set
 	}
@@ -154,7 +159,18 @@ func (d *Dynamic) judgeBroker(set map[string]string, perBroker bool) *Error {
 		f := faults.List[0]
 		return refuse(cluster.InvalidRequest, "Invalid value %s for configuration %s: %s", f.Value, f.Key, f.Problem)
 	}
-	return judgeThreads(d.Broker(), effective)
+	if err := judgeThreads(d.Broker(), effective); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	checks := slices.Clone(d.mu.check)
+	d.mu.Unlock()
+	for _, check := range checks {
+		if err := check(d.Broker(), effective); err != nil {
+			return refuse(cluster.InvalidRequest, "%s", err)
+		}
+	}
+	return nil
 }
 
 // judgeDynamic checks dynamic broker settings by themselves (Kafka: DynamicBrokerConfig.validateConfigs). Names that nobody
@@ -169,7 +185,7 @@ func judgeDynamic(set map[string]string, perBroker bool) *Error {
 			fixed = append(fixed, k)
 		case def.Name == k && listenerOnly[k]:
 			plain = append(plain, k)
-		case fixedAtStart.MatchString(def.Name):
+		case isFixed(k, def):
 			unable = append(unable, k)
 		case !perBroker && (def.Update == PerBroker || def.Name != k && !clusterLevelListenerKeys[def.Name]):
 			single = append(single, k)

@@ -127,7 +127,7 @@ func (s *brokerState) describe(name string, layers []Synonym) Entry {
 	e := Entry{Name: name, Source: DefaultConfig, Synonyms: layers, Sensitive: secret(name), ReadOnly: true}
 	if def := brokerDefinition(name); def != nil {
 		e.Type, e.Doc = def.Type, def.Doc
-		e.ReadOnly = def.Update == ReadOnly || fixedAtStart.MatchString(def.Name)
+		e.ReadOnly = def.Update == ReadOnly || isFixed(name, def)
 	}
 	if len(layers) > 0 {
 		e.Source = layers[0].Source

@@ -23,6 +23,7 @@ type Dynamic struct {
 		sync.Mutex
 		onTopic  []func(topic string, now *LogConfig)
 		onBroker []func(changed []string, now *Broker)
+		check    []func(now, next *Broker) error
 	}
 }
 
@@ -70,6 +71,13 @@ func (d *Dynamic) OnBroker(fn func(changed []string, now *Broker)) {
 	d.mu.onBroker = append(d.mu.onBroker, fn)
 }
 
+// CheckBroker adds a function that judges changes of broker settings before they are stored: what it returns refuses them.
+func (d *Dynamic) CheckBroker(fn func(now, next *Broker) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.check = append(d.mu.check, fn)
+}
+
 // ApplyTopic replaces a topic's own settings; none are left when overrides is empty, as after its deletion.
 func (d *Dynamic) ApplyTopic(topic string, overrides map[string]string) {
 	d.mu.Lock()
@@ -88,10 +96,11 @@ func (d *Dynamic) ApplyTopic(topic string, overrides map[string]string) {
 	}
 }
 
-// ApplyBroker replaces what is set for this broker. Settings that do not fit are left out and named in the warnings: other
-// brokers' versions may have stored them.
-func (d *Dynamic) ApplyBroker(overrides map[string]string) []Warning {
-	return d.applyBroker(func(s *brokerState) { s.mine = overrides })
+// ApplyBroker replaces what is set for this broker, as it is stored. Settings that do not fit are left out and named in the
+// warnings: other brokers' versions may have stored them.
+func (d *Dynamic) ApplyBroker(stored map[string]string) []Warning {
+	overrides, warnings := d.decodePasswords(stored)
+	return append(warnings, d.applyBroker(func(s *brokerState) { s.mine = overrides })...)
 }
 
 // ApplyClusterDefault replaces what is set for all brokers, like ApplyBroker.
@@ -214,3 +223,8 @@ func brokerSynonyms(name string) []string {
 
 // fixedAtStart are keys that Kafka can change while it runs and klamm cannot: they are described as read-only and cannot be altered.
 var fixedAtStart = regexp.MustCompile(`^(listeners|advertised\.listeners|listener\.security\.protocol\.map|principal\.builder\.class|metric\.reporters|sasl\..*|ssl\..*)$`)
+
+// isFixed reports whether a key, one listener's or the general one, is fixed at start. Key and trust stores of a listener are not.
+func isFixed(name string, def *Definition) bool {
+	return fixedAtStart.MatchString(def.Name) && !(def.Name != name && listenerOnly[def.Name])
+}

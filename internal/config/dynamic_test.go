@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -254,7 +255,10 @@ func TestBrokerChangesAreRefusedWithKafkasText(t *testing.T) {
 		{"read-only", "zookeeper.connect", "x", true, "Cannot update these configs dynamically: Set(zookeeper.connect)"},
 		{"bad value", "log.segment.bytes", "1", true, "Invalid value 1 for configuration log.segment.bytes: Value must be at least 14"},
 		{"keystore without listener", "ssl.keystore.location", "/k", true, "These security configs can be dynamically updated only per-listener using the listener prefix: Set(ssl.keystore.location)"},
-		{"keystore with listener", "listener.name.x.ssl.keystore.location", "/k", true, "klamm cannot change these configs while it runs: listener.name.x.ssl.keystore.location. Set them in the file and restart"},
+		{"keystore with listener", "listener.name.x.ssl.keystore.location", "/k", true, ""},
+		{"keystore with listener, for all", "listener.name.x.ssl.keystore.location", "/k", false, "Cannot update these configs at default cluster level, broker id must be specified: Set(listener.name.x.ssl.keystore.location)"},
+		{"other security of a listener", "listener.name.x.ssl.client.auth", "required", true, "klamm cannot change these configs while it runs: listener.name.x.ssl.client.auth. Set them in the file and restart"},
+		{"password without a secret", "listener.name.x.ssl.keystore.password", "p", true, "listener.name.x.ssl.keystore.password cannot be stored: password encoder secret not configured. Set password.encoder.secret in the file and restart"},
 		{"listeners", "listeners", "PLAINTEXT://:1", true, "klamm cannot change these configs while it runs: listeners. Set them in the file and restart"},
 		{"one listener's limit for all", "listener.name.x.max.connections", "5", false, ""},
 		{"threads more than doubled", "num.io.threads", "17", true, "Dynamic thread count update validation failed for num.io.threads=17, value should not be greater than double the current value 8"},
@@ -277,17 +281,66 @@ func TestBrokerChangesAreRefusedWithKafkasText(t *testing.T) {
 
 // A broker that takes a Kafka broker's place finds what was set there, passwords in Kafka's encoding among it.
 func TestSettingsOfAKafkaBrokerThatCannotBeUsedStayWhenOthersAreChanged(t *testing.T) {
-	d := dynamic(t, nil)
-	const key, value = "listener.name.tls.ssl.keystore.password", "encryptedPassword:abc,iterations:4096"
-	current := map[string]string{key: value, "log.retention.ms": "5"}
+	d := dynamic(t, nil) // without the secret
+	const key, mechanism = "listener.name.tls.ssl.keystore.password", "listener.name.tls.sasl.jaas.config"
+	current := map[string]string{key: encodedByKafka[0].stored, mechanism: encodedByKafka[1].stored, "log.retention.ms": "5"}
 	set, err := d.AlterBroker(current, []Change{{"log.retention.ms", Set, ptr("6")}}, true)
-	if err != nil || len(set) != 2 || set[key] != value || set["log.retention.ms"] != "6" {
+	if err != nil || len(set) != 3 || set[key] != current[key] || set[mechanism] != current[mechanism] || set["log.retention.ms"] != "6" {
 		t.Errorf("got %v, %v", set, err)
 	}
-	if set, err := d.AlterBroker(current, []Change{{key, Delete, nil}}, true); err != nil || len(set) != 1 {
+	if set, err := d.AlterBroker(current, []Change{{mechanism, Delete, nil}}, true); err != nil || len(set) != 2 {
 		t.Errorf("deletion: %v, %v", set, err)
 	}
-	if _, err := d.AlterBroker(current, []Change{{key, Set, ptr("secret")}}, true); err == nil {
+	if _, err := d.AlterBroker(current, []Change{{mechanism, Set, ptr("secret")}}, true); err == nil {
 		t.Error("a new value was accepted")
+	}
+	if w := d.ApplyBroker(current); len(w) != 2 || d.Broker().LogDefaults.RetentionMs != 5*time.Millisecond {
+		t.Errorf("warnings %v, retention %v", w, d.Broker().LogDefaults.RetentionMs)
+	}
+}
+
+func TestDynamicPasswordsAreStoredEncodedAndUsedDecoded(t *testing.T) {
+	const key = "listener.name.tls.ssl.keystore.password"
+	d := dynamic(t, map[string]string{"password.encoder.secret": "the secret"})
+	set, err := d.AlterBroker(nil, []Change{{key, Set, ptr("p")}, {"log.retention.ms", Set, ptr("5")}}, true)
+	if err != nil || !strings.Contains(set[key], "encryptedPassword:") || set["log.retention.ms"] != "5" {
+		t.Fatalf("stored %v, %v", set, err)
+	}
+	if w := d.ApplyBroker(set); len(w) != 0 || d.Broker().Explicit()[key] != "p" {
+		t.Errorf("warnings %v, used as %q", w, d.Broker().Explicit()[key])
+	}
+	for _, e := range d.DescribeBroker([]string{key}) {
+		if e.Value != nil || !e.Sensitive || e.ReadOnly {
+			t.Errorf("described as %+v", e)
+		}
+	}
+	again, err := d.AlterBroker(set, []Change{{"log.retention.ms", Set, ptr("6")}}, true)
+	if err != nil || again[key] != set[key] {
+		t.Errorf("another change stores the password anew: %v, %v", again, err)
+	}
+	whole, err := d.ValidateBroker(map[string]*string{key: ptr("q")}, true)
+	if err != nil || !strings.Contains(whole[key], "encryptedPassword:") {
+		t.Errorf("a whole set is stored as %v, %v", whole, err)
+	}
+	// The secret is changed: the file has both for a while.
+	d = dynamic(t, map[string]string{"password.encoder.secret": "a new one", "password.encoder.old.secret": "the secret"})
+	if w := d.ApplyBroker(map[string]string{key: encodedByKafka[0].stored}); len(w) != 0 || d.Broker().Explicit()[key] != encodedByKafka[0].password {
+		t.Errorf("warnings %v, used as %q", w, d.Broker().Explicit()[key])
+	}
+}
+
+func TestChangesThatACheckRefusesAreNotStored(t *testing.T) {
+	d := dynamic(t, nil)
+	d.CheckBroker(func(now, next *Broker) error {
+		if now.LogDefaults.SegmentBytes == next.LogDefaults.SegmentBytes {
+			return nil
+		}
+		return errors.New("no room")
+	})
+	if _, err := d.AlterBroker(nil, []Change{{"log.segment.bytes", Set, ptr("1000")}}, true); err == nil || err.Message != "no room" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := d.AlterBroker(nil, []Change{{"log.retention.ms", Set, ptr("5")}}, true); err != nil {
+		t.Errorf("got %v", err)
 	}
 }

@@ -163,6 +163,8 @@ func (b *broker) loadConfigs(ctx context.Context) error {
 	b.quotas = newQuotas(b.cfg)
 	b.quotas.setAcceptRates(b.cfg)
 	b.quotas.follow(b.dynamic, b.cfg.ID)
+	b.dynamic.OnBroker(func(_ []string, now *config.Broker) { b.followCertificates(now) })
+	b.dynamic.CheckBroker(b.checkCertificates)
 	d := api.Deps{Log: b.log, BrokerID: b.cfg.ID, Config: b.dynamic, Store: b.store, Quotas: b.quotas.clients, Connections: b.quotas.connections, Users: b.users}
 	if err := api.LoadConfigs(ctx, d); err != nil {
 		return fmt.Errorf("load configs: %w", err)

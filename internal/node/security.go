@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 
 	"klamm/internal/config"
@@ -50,6 +51,7 @@ func (b *broker) loadTokens(ctx context.Context) error {
 // listenerSecurity is what secures the connections of one listener, in both directions.
 type listenerSecurity struct {
 	certs  *certs.Source // nil without TLS
+	tls    *config.TLS   // of certs; owned by the goroutine that applies configs
 	mapper *certs.Mapper
 	sasl   *wire.SASL // nil without SASL
 	login  *config.SASL
@@ -68,6 +70,7 @@ func (b *broker) secureListeners(context.Context) error {
 			if s.certs, err = certs.Open(l.Name, c.TLS, b.log); err != nil {
 				return err
 			}
+			s.tls = c.TLS
 			if s.mapper, err = certs.ParseMapper(c.TLS.PrincipalRules); err != nil {
 				return fmt.Errorf("listener %s: ssl.principal.mapping.rules: %w", l.Name, err)
 			}
@@ -152,4 +155,35 @@ func (b *broker) risk(l *boundListener) string {
 		return "this listener is open to the network without authentication: whoever reaches it has the permissions of User:ANONYMOUS"
 	}
 	return "this listener is open to the network without authentication: whoever reaches it can read, write and delete every topic"
+}
+
+// followCertificates takes over key and trust stores that are set dynamically for a listener. Ones that cannot be read are told
+// and leave the old ones: a Kafka broker may have set them, on another machine.
+func (b *broker) followCertificates(now *config.Broker) {
+	for _, l := range b.cfg.Listeners {
+		s, set := b.secured[l.Name], now.Security[l.Name].TLS
+		if s.certs == nil || set == nil || reflect.DeepEqual(set, s.tls) {
+			continue
+		}
+		if err := s.certs.Reconfigure(set); err != nil {
+			b.log.Error("certificates that are set for a listener cannot be used: the old ones stay", "listener", l.Name, "err", err)
+			continue
+		}
+		s.tls = set
+		b.log.Info("certificates of a listener were set anew", "listener", l.Name)
+	}
+}
+
+// checkCertificates refuses key and trust stores that cannot be read, before they are stored.
+func (b *broker) checkCertificates(now, next *config.Broker) error {
+	for _, l := range b.cfg.Listeners {
+		was, set := now.Security[l.Name].TLS, next.Security[l.Name].TLS
+		if set == nil || reflect.DeepEqual(set, was) {
+			continue
+		}
+		if _, err := certs.Open(l.Name, set, b.log); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -23,13 +23,13 @@ const checkInterval = 5 * time.Second
 
 // Source is the certificates of one listener. It is safe for concurrent use.
 type Source struct {
-	cfg     *config.TLS
 	log     *slog.Logger
 	name    string // of the listener, for the log
 	current atomic.Pointer[material]
 
 	mu struct {
 		sync.Mutex
+		cfg    *config.TLS
 		looked time.Time
 		files  []fileState // as they were when current was read
 	}
@@ -49,15 +49,23 @@ type fileState struct {
 
 // Open reads the stores. The error names the file or key that is wrong.
 func Open(listener string, cfg *config.TLS, log *slog.Logger) (*Source, error) {
-	s := &Source{cfg: cfg, log: log, name: listener}
-	files := s.look()
-	m, err := s.read()
+	s := &Source{log: log, name: listener}
+	return s, s.Reconfigure(cfg)
+}
+
+// Reconfigure reads stores that are configured otherwise now, and uses them for connections from now on. When they cannot be
+// read the old ones stay, and the error names the file or key that is wrong.
+func (s *Source) Reconfigure(cfg *config.TLS) error {
+	files := look(cfg)
+	m, err := read(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("listener %s: %w", listener, err)
+		return fmt.Errorf("listener %s: %w", s.name, err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.current.Store(m)
-	s.mu.looked, s.mu.files = time.Now(), files
-	return s, nil
+	s.mu.cfg, s.mu.looked, s.mu.files = cfg, time.Now(), files
+	return nil
 }
 
 // Server is the configuration of the listener's connections.
@@ -82,31 +90,42 @@ func (s *Source) fresh() *material {
 	if due {
 		s.mu.looked = time.Now()
 	}
-	known := s.mu.files
+	known, cfg := s.mu.files, s.mu.cfg
 	s.mu.Unlock()
 	if !due {
 		return s.current.Load()
 	}
-	files := s.look()
+	files := look(cfg)
 	if slices.Equal(files, known) {
 		return s.current.Load()
 	}
-	m, err := s.read()
-	if err != nil {
+	m, err := read(cfg)
+	switch {
+	case !s.replace(cfg, files, m): // configured otherwise meanwhile
+	case err != nil:
 		s.log.Error("changed certificates cannot be used: the old ones stay", "listener", s.name, "err", err)
-	} else {
-		s.current.Store(m)
+	default:
 		s.log.Info("certificates were read again", "listener", s.name)
 	}
-	s.mu.Lock()
-	s.mu.files = files
-	s.mu.Unlock()
 	return s.current.Load()
 }
 
-func (s *Source) look() []fileState {
+// replace notes the files that were read, and uses what was in them unless that is nil.
+func (s *Source) replace(cfg *config.TLS, files []fileState, m *material) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.cfg != cfg {
+		return false
+	}
+	if s.mu.files = files; m != nil {
+		s.current.Store(m)
+	}
+	return true
+}
+
+func look(cfg *config.TLS) []fileState {
 	var out []fileState
-	for _, path := range []string{s.cfg.KeyStore.Location, s.cfg.TrustStore.Location} {
+	for _, path := range []string{cfg.KeyStore.Location, cfg.TrustStore.Location} {
 		if info, err := os.Stat(path); path != "" && err == nil {
 			out = append(out, fileState{path, info.Size(), info.ModTime()})
 		}
@@ -114,29 +133,29 @@ func (s *Source) look() []fileState {
 	return out
 }
 
-func (s *Source) read() (*material, error) {
-	key, err := readKey(s.cfg)
+func read(cfg *config.TLS) (*material, error) {
+	key, err := readKey(cfg)
 	if err != nil {
 		return nil, err
 	}
-	trusted, err := readTrusted(s.cfg)
+	trusted, err := readTrusted(cfg)
 	if err != nil {
 		return nil, err
 	}
-	lowest, highest, err := versions(s.cfg.Protocols)
+	lowest, highest, err := versions(cfg.Protocols)
 	if err != nil {
 		return nil, err
 	}
-	ciphers, err := cipherSuites(s.cfg.CipherSuites)
+	ciphers, err := cipherSuites(cfg.CipherSuites)
 	if err != nil {
 		return nil, err
 	}
 	server := &tls.Config{
 		Certificates: []tls.Certificate{*key}, ClientCAs: trusted, MinVersion: lowest, MaxVersion: highest, CipherSuites: ciphers,
-		ClientAuth: map[string]tls.ClientAuthType{"required": tls.RequireAndVerifyClientCert, "requested": tls.VerifyClientCertIfGiven}[s.cfg.ClientAuth],
+		ClientAuth: map[string]tls.ClientAuthType{"required": tls.RequireAndVerifyClientCert, "requested": tls.VerifyClientCertIfGiven}[cfg.ClientAuth],
 	}
 	client := &tls.Config{Certificates: []tls.Certificate{*key}, RootCAs: trusted, MinVersion: lowest, MaxVersion: highest, CipherSuites: ciphers}
-	if !s.cfg.VerifyHost {
+	if !cfg.VerifyHost {
 		// The chain is still verified, only the name is not.
 		client.InsecureSkipVerify = true
 		client.VerifyConnection = func(cs tls.ConnectionState) error { return verifyChain(cs, trusted) }
