@@ -65,5 +65,8 @@ func (r *Request) busySoFar() time.Duration {
 
 func (r *Request) quotaActive() bool {
 	s := r.Conn.srv
+	if r.Key == keySASLHandshake || r.Key == keySASLAuthenticate {
+		return false // whose time it is shows afterwards; Kafka does not count it either
+	}
 	return s.cfg.Quota != nil && s.cfg.API.apis[r.Key].Scope != InterBrokerOnly && s.cfg.Quota.Active()
 }
