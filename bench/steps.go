@@ -20,7 +20,7 @@ type step struct {
 
 // steps in their order. Starts come first, each on a folder of its own; the others share one server per system.
 var steps = []step{
-	{"start", 5, false, nil},
+	{"start", 5, true, nil},
 	{"idle", 1, false, idle},
 	{"topics", 4, false, oneTopic},
 	{"latency", 3, false, oneByOne},
@@ -91,6 +91,9 @@ func (r *runner) one(ctx context.Context, s step, c *column, round int) {
 				return err
 			}
 			c.srv = srv
+			if r.opts.quick { // the only start of such a run
+				c.add(startFigure, ms(srv.firstRecord))
+			}
 		}
 		c.srv.settle(ctx)
 		return s.take(ctx, r.opts, c, round)
