@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"klamm/internal/admin"
 	"klamm/internal/config"
 	"klamm/internal/doctor"
 	"klamm/internal/node"
@@ -33,6 +34,8 @@ Usage: klamm doctor        --zookeeper HOST:PORT[,..][/CHROOT] [options]
   --bootstrap-server LIST
                          also ask the brokers: what differs from the store, failed
                          log dirs, replicas that nothing names
+  --command-config FILE  how to connect to the brokers, as for Kafka's tools:
+                         security.protocol, ssl.*, sasl.*
   --log-dirs LIST        also look into these log dirs, on the machine that has them:
                          directories whose removal is overdue, replicas that nothing
                          names, those of former topics
@@ -61,16 +64,16 @@ const (
 )
 
 type doctorOptions struct {
-	zookeeper, config, bootstrap, logDirs, output, pauseText, graceText string
-	yes, help, repair                                                   bool
-	pause, grace                                                        time.Duration
+	zookeeper, config, bootstrap, commandConfig, logDirs, output, pauseText, graceText string
+	yes, help, repair                                                                  bool
+	pause, grace                                                                       time.Duration
 }
 
 func parseDoctor(args []string) (doctorOptions, error) {
 	o := doctorOptions{output: "text", pauseText: "2s", graceText: doctor.DefaultDeletionGrace.String()}
 	words, err := options{
 		command: "doctor",
-		values: map[string]*string{"--zookeeper": &o.zookeeper, "--config": &o.config, "--bootstrap-server": &o.bootstrap, "--log-dirs": &o.logDirs,
+		values: map[string]*string{"--zookeeper": &o.zookeeper, "--config": &o.config, "--bootstrap-server": &o.bootstrap, "--command-config": &o.commandConfig, "--log-dirs": &o.logDirs,
 			"-o": &o.output, "--output": &o.output, "--pause": &o.pauseText, "--deletion-grace": &o.graceText},
 		flags: map[string]*bool{"--yes": &o.yes, "--help": &o.help, "-h": &o.help},
 	}.parse(args)
@@ -94,6 +97,8 @@ func parseDoctor(args []string) (doctorOptions, error) {
 		return o, fmt.Errorf("--pause %q: want a duration such as 2s", o.pauseText)
 	case graceErr != nil || o.grace <= 0:
 		return o, fmt.Errorf("--deletion-grace %q: want a duration such as 1m", o.graceText)
+	case o.commandConfig != "" && o.bootstrap == "":
+		return o, errors.New("--command-config goes with --bootstrap-server")
 	case o.yes && !o.repair:
 		return o, errors.New("--yes goes with repair")
 	case o.repair && o.output == "json":
@@ -151,7 +156,7 @@ func runDoctor(ctx context.Context, o doctorOptions, stdin io.Reader, stdout, st
 		return exitUnavailable, err
 	}
 	defer func() { _ = c.Close() }() // nothing is lost with it
-	ask, closeClient, err := brokersToAsk(o.bootstrap)
+	ask, closeClient, err := brokersToAsk(o.bootstrap, o.commandConfig)
 	if err != nil {
 		return exitUsage, err
 	}
@@ -179,12 +184,16 @@ func runDoctor(ctx context.Context, o doctorOptions, stdin io.Reader, stdout, st
 }
 
 // brokersToAsk gives the question to the brokers; nil when there are none to ask.
-func brokersToAsk(bootstrap string) (func(context.Context) (*doctor.Answers, error), func(), error) {
+func brokersToAsk(bootstrap, commandConfig string) (func(context.Context) (*doctor.Answers, error), func(), error) {
 	if bootstrap == "" {
 		return nil, func() {}, nil
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ClientID("klamm-doctor"),
-		kgo.RequestRetries(1), kgo.DisableClientMetrics())
+	opts, err := admin.ClientOptions(commandConfig)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--command-config: %w", err)
+	}
+	opts = append([]kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ClientID("klamm-doctor"), kgo.RequestRetries(1), kgo.DisableClientMetrics()}, opts...)
+	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--bootstrap-server %s: %w", bootstrap, err)
 	}

@@ -1,15 +1,10 @@
 package admin
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -28,7 +23,8 @@ func connect(o *topicsOptions, unreachable func(addr string, err error)) (*kgo.C
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := refuseSecurity(props); err != nil {
+	security, dial, err := connection(props, unreachable)
+	if err != nil {
 		return nil, 0, err
 	}
 	requestMs, err1 := millis(props, "request.timeout.ms", defaultRequestTimeoutMs)
@@ -46,27 +42,15 @@ func connect(o *topicsOptions, unreachable func(addr string, err error)) (*kgo.C
 	if clientID == "" {
 		clientID = "klamm-topics"
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(seeds...), kgo.ClientID(clientID), kgo.Dialer(dialer(unreachable)),
+	client, err := kgo.NewClient(append(security,
+		kgo.SeedBrokers(seeds...), kgo.ClientID(clientID), kgo.Dialer(dial),
 		kgo.RetryTimeout(timeout), kgo.RequestRetries(1<<20), kgo.RetryBackoffFn(backoff), kgo.DisableClientMetrics(),
-	)
+	)...)
 	return client, timeout, err
 }
 
 func backoff(attempt int) time.Duration {
 	return min(time.Duration(100<<min(attempt, 5))*time.Millisecond, time.Second)
-}
-
-func dialer(unreachable func(string, error)) func(context.Context, string, string) (net.Conn, error) {
-	var once sync.Once
-	d := net.Dialer{Timeout: 10 * time.Second}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := d.DialContext(ctx, network, addr)
-		if err != nil && ctx.Err() == nil {
-			once.Do(func() { unreachable(addr, err) })
-		}
-		return conn, err
-	}
 }
 
 // seedBrokers reads a list of host:port.
@@ -87,19 +71,6 @@ func seedBrokers(text string) ([]string, error) {
 		return nil, badOption("No resolvable bootstrap urls given in bootstrap.servers")
 	}
 	return seeds, nil
-}
-
-// refuseSecurity keeps commands from running without the protection that the file asks for.
-func refuseSecurity(props map[string]string) error {
-	if p := strings.ToUpper(strings.TrimSpace(props["security.protocol"])); p != "" && p != "PLAINTEXT" {
-		return fmt.Errorf("security.protocol=%s is not supported by this build: only PLAINTEXT is", p)
-	}
-	for _, k := range slices.Sorted(maps.Keys(props)) {
-		if strings.HasPrefix(k, "ssl.") || strings.HasPrefix(k, "sasl.") {
-			return fmt.Errorf("%s is not supported by this build: connections are PLAINTEXT only", k)
-		}
-	}
-	return nil
 }
 
 func millis(props map[string]string, key string, def int) (int, error) {

@@ -16,7 +16,7 @@ var topicsOptionTable = []option{
 	{name: "delete", help: "delete the topics that --topic matches"},
 
 	{name: "bootstrap-server", arg: "host:port,...", help: "brokers to connect to first; needed"},
-	{name: "command-config", arg: "file", help: "properties of the client: client.id, request.timeout.ms, default.api.timeout.ms"},
+	{name: "command-config", arg: "file", help: "properties of the client: client.id, request.timeout.ms, default.api.timeout.ms, security.protocol, ssl.*, sasl.*"},
 
 	{name: "web", arg: "URL", help: "with --list and --describe: the web address (web.listen) of any broker; topics that are being deleted are named too, with what they wait for"},
 

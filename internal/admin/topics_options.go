@@ -2,7 +2,6 @@ package admin
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -300,17 +299,5 @@ func join(ids []int32, separator string) string {
 
 // commandConfig reads the file of --command-config.
 func (o *topicsOptions) commandConfig() (map[string]string, error) {
-	path := o.value("command-config")
-	if path == "" {
-		return map[string]string{}, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	props, err := config.ParseProperties(string(text))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return props, nil
+	return readProperties(o.value("command-config"))
 }

@@ -453,11 +453,15 @@ func TestBrokersOutOfReachEndWithKafkasText(t *testing.T) {
 	}
 }
 
-func TestClientPropertiesThatAskForMoreThanThereIsAreRefused(t *testing.T) {
+func TestClientPropertiesThatCannotBeFollowedAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"security.protocol=SASL_SSL":    "security.protocol=SASL_SSL is not supported by this build: only PLAINTEXT is",
-		"sasl.mechanism=PLAIN":          "sasl.mechanism is not supported by this build: connections are PLAINTEXT only",
-		"ssl.truststore.location=/x":    "ssl.truststore.location is not supported by this build: connections are PLAINTEXT only",
+		"security.protocol=TLS":                                                            "security.protocol=TLS: want PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+		"security.protocol=SASL_PLAINTEXT":                                                 "sasl.mechanism=: want PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+		"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN":                           `sasl.jaas.config must be one entry: org.apache.kafka.common.security.plain.PlainLoginModule required username="name" password="secret";`,
+		"security.protocol=SSL\nssl.truststore.location=/absent":                           "ssl.truststore.location: open /absent: no such file or directory",
+		"security.protocol=SSL\nssl.truststore.location=/x\nssl.truststore.certificates=y": "only one of ssl.truststore.location and ssl.truststore.certificates may be set",
+		"security.protocol=sasl_plaintext\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username=u password=p;": "",
+		"security.protocol=SSL":         "",
 		"request.timeout.ms=soon":       "Invalid value soon for configuration request.timeout.ms: Not a number of type INT",
 		"default.api.timeout.ms=-1":     "Invalid value -1 for configuration default.api.timeout.ms: Value must be at least 0",
 		"security.protocol = plaintext": "",

@@ -41,7 +41,7 @@ var allowedImports = map[string][]string{
 	"controller/driver": {"cluster", "controller", "coord", "metadata", "wire"},
 	"group":             {"cluster"},
 	"group/coordinator": {"cluster", "record", "config", "metadata", "commitlog", "replica", "group"},
-	"admin":             {"cluster", "config"},
+	"admin":             {"cluster", "config", "security/certs"},
 	"admin/console":     {"admin", "cluster"},
 	"doctor":            {"cluster", "coord"},
 	"migrate":           {"coord"},
