@@ -38,6 +38,7 @@ const (
 // A negative timestamp that the version does not know is UNSUPPORTED_VERSION for that partition.
 func (h *Handlers) handleListOffsets(_ context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.ListOffsetsRequest)
+	r.Exempt = h.fromFollower(r, req.ReplicaID)
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 	var ask []replica.ListOffsetsPartition
 	var where []*kmsg.ListOffsetsResponseTopicPartition

@@ -16,12 +16,13 @@ import (
 //
 //	v1  the epoch that the end offset belongs to
 //	v2  current leader epoch
-//	v3  replica id, not used
+//	v3  replica id: a follower's time is not limited
 func (h *Handlers) handleOffsetForLeaderEpoch(_ context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.OffsetForLeaderEpochRequest)
 	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
 	var queries []replica.EpochQuery
 	isBroker := h.allowedQuietly(r, acl.ClusterAction, acl.Cluster, acl.ClusterName)
+	r.Exempt = h.fromFollower(r, req.ReplicaID)
 	may := make([]bool, len(req.Topics))
 	for i, t := range req.Topics {
 		if may[i] = isBroker || h.allowed(r, acl.Describe, acl.Topic, t.Topic); !may[i] {

@@ -6,6 +6,7 @@ import (
 
 	"klamm/internal/cluster"
 	"klamm/internal/quota"
+	"klamm/internal/security/acl"
 	"klamm/internal/wire"
 )
 
@@ -50,4 +51,10 @@ func (h *Handlers) RequestQuota() *wire.RequestQuota {
 			return throttle
 		},
 	}
+}
+
+// fromFollower reports whether a request is another broker's, for its replicas: those are not under client quotas. Kafka limits
+// the time of all but their fetches, and with a quota for every client id mutes the connections that it replicates over.
+func (h *Handlers) fromFollower(r *wire.Request, replicaID int32) bool {
+	return replicaID >= 0 && r.Conn.InterBroker() && h.allowedQuietly(r, acl.ClusterAction, acl.Cluster, acl.ClusterName)
 }

@@ -185,6 +185,28 @@ func TestAFollowerIsNotUnderClientQuotas(t *testing.T) {
 	})
 }
 
+// What followers ask besides is not limited either: muted, they would fall out of the ISR.
+func TestTheTimeOfAFollowersQuestionsIsNotCharged(t *testing.T) {
+	inBubble(t, nil, func(b *testBroker) {
+		b.limit("request_percentage", 1)
+		b.h.d.Quotas.Charge(quota.Request, quota.Client{User: "ANONYMOUS", ID: "tester"}, 1000, time.Now())
+		inter := b.dial("b0:9093", "tester")
+		b.closers = append(b.closers, inter)
+		epochs, offsets := kmsg.NewPtrOffsetForLeaderEpochRequest(), kmsg.NewPtrListOffsetsRequest()
+		epochs.ReplicaID, offsets.ReplicaID = 1, 1
+		if d := b.doOn(inter, 4, epochs).(*kmsg.OffsetForLeaderEpochResponse).ThrottleMillis; d != 0 {
+			t.Errorf("OffsetForLeaderEpoch is throttled %d ms", d)
+		}
+		if d := b.doOn(inter, 5, offsets).(*kmsg.ListOffsetsResponse).ThrottleMillis; d != 0 {
+			t.Errorf("ListOffsets is throttled %d ms", d)
+		}
+		offsets.ReplicaID = -1
+		if d := b.doOn(inter, 5, offsets).(*kmsg.ListOffsetsResponse).ThrottleMillis; d == 0 {
+			t.Error("a client's ListOffsets is not throttled")
+		}
+	})
+}
+
 func TestRequestTimeIsChargedToItsClientAndThrottledForOneWindowAtMost(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
 		b.limit("request_percentage", 1)
