@@ -12,10 +12,15 @@ import (
 // runDevCluster runs a dev cluster in dir until the returned function stops it.
 func runDevCluster(t *testing.T, dir string, brokers int) (DevCluster, func()) {
 	t.Helper()
+	return runDevClusterWith(t, dir, brokers, nil)
+}
+
+func runDevClusterWith(t *testing.T, dir string, brokers int, settings map[string]string) (DevCluster, func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ran := make(chan DevCluster, 1), make(chan error, 1)
 	o := DevOptions{
-		Brokers: brokers, Dir: dir, Web: "127.0.0.1:0", Version: "test", Log: slog.New(slog.DiscardHandler),
+		Brokers: brokers, Dir: dir, Web: "127.0.0.1:0", Version: "test", Log: slog.New(slog.DiscardHandler), Settings: settings,
 		Ready: func(c DevCluster) { ready <- c },
 	}
 	go func() { ran <- RunDev(ctx, o) }()

@@ -236,3 +236,43 @@ func TestTokensLogTheirOwnerIn(t *testing.T) {
 		t.Errorf("a removed token logs in: %v", err)
 	}
 }
+
+// Brokers that know each other by SCRAM over TLS, before the cluster has any user, elect, replicate and acknowledge under an
+// authorizer that lets nobody but them act for the cluster.
+func TestBrokersReplicateOverSASLSSL(t *testing.T) {
+	keys, clientTLS := certificate(t)
+	c, stop := runDevClusterWith(t, t.TempDir(), 3, with(keys, map[string]string{
+		// The one listener of a dev cluster has this name, whatever its protocol.
+		"listener.security.protocol.map": "PLAINTEXT:SASL_SSL", "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+		"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256", "listener.name.plaintext.scram-sha-256.sasl.jaas.config": scramLogin,
+		"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:broker", "connections.max.reauth.ms": "1000",
+	}))
+	defer stop()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap...), kgo.DialTLSConfig(clientTLS), kgo.SASL(scram.Auth{User: "broker", Pass: "b"}.AsSha256Mechanism()),
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordRetries(20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	adm := kadm.NewClient(cl)
+	if _, err := adm.CreateTopic(ctx, 6, 3, map[string]*string{"min.insync.replicas": kadm.StringPtr("3")}, "t"); err != nil {
+		t.Fatal(err)
+	}
+	// Longer than a session: brokers authenticate again while they replicate.
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+		if err := cl.ProduceSync(ctx, &kgo.Record{Topic: "t", Value: []byte("v")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	topics, err := adm.ListTopics(ctx, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range topics["t"].Partitions {
+		if len(p.ISR) != 3 {
+			t.Errorf("partition %d has only %v in sync", p.Partition, p.ISR)
+		}
+	}
+}
