@@ -62,6 +62,9 @@ func (w *World) RepairDirs(id cluster.BrokerID) { w.nodes[id].badDirs = [2]bool{
 // FailDeletions makes brokers answer a part of their replica deletions, in per cent, with KAFKA_STORAGE_ERROR.
 func (w *World) FailDeletions(percent int) { w.faults.deleteFails = percent }
 
+// RefuseItems makes the store refuse a part of the single items of writes, in per cent.
+func (w *World) RefuseItems(percent int) { w.faults.itemFails = percent }
+
 // FaultNext makes the next store operation whose name contains the text fail: "unavailable", "lost-before",
 // "lost-after" or "lost-middle".
 func (w *World) FaultNext(op, fault string) { w.planned = &plannedFault{op, faultNames[fault]} }

@@ -38,7 +38,7 @@ func (w *World) Run(s Schedule) {
 	w.rng = rand.New(rand.NewPCG(s.Seed, 1))
 	w.faults = faults{
 		storeUnavailable: w.rng.IntN(6), storeLost: w.rng.IntN(6), replyLost: w.rng.IntN(10), zombie: w.rng.IntN(60),
-		deleteFails: w.rng.IntN(10),
+		deleteFails: w.rng.IntN(10), itemFails: w.rng.IntN(4),
 	}
 	if s.Quiet {
 		w.faults = faults{}

@@ -44,6 +44,10 @@ func deletions() []scenario {
 		{name: "a log dir fails in the middle of a deletion", opts: four, before: twoTopics, acts: does(all(deletes("a", "b"), half(10), fails(4, 0)), repairs(4))},
 		{name: "a broker refuses to delete its replicas for a while", opts: four, before: twoTopics, acts: does(
 			all(func(w *World) { w.FailDeletions(100) }, deletes("a", "b")), func(w *World) { w.FailDeletions(0) })},
+		{name: "the store refuses for a while what the end of a deletion writes", opts: four, before: inTurn(twoTopics, dies(4)), acts: does(
+			all(deletes("a", "b"), half(25), func(w *World) { w.RefuseItems(100) }), func(w *World) { w.RefuseItems(0) }, starts(4)), expect: nothingLeft},
+		{name: "the store refuses half of all single writes for a while", opts: four, before: twoTopics, acts: does(
+			all(func(w *World) { w.RefuseItems(50) }, deletes("a"), creates("c", brokers(2, 4)), reassigns("b", 0, 3)), func(w *World) { w.RefuseItems(0) }, catchesUp)},
 		{name: "markers of topics that do not exist are removed", acts: does(func(w *World) { w.MarkForIncarnation("ghost", cluster.TopicID{1}) }), expect: noMarkers},
 		{name: "a marker of an earlier incarnation spares the topic of now", before: creates("a", brokers(1, 2)),
 			acts: does(func(w *World) { w.MarkForIncarnation("a", cluster.TopicID{0: 0xff}) }), expect: isThere("a")},

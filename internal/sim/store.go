@@ -180,22 +180,22 @@ func (s *store) applyWrite(op controller.StoreOp, part int) controller.StoreValu
 	case controller.SetFeatures:
 		return controller.Written{Items: []controller.ItemResult{s.setFeatures(op)}}
 	case controller.CreatePartitionStates:
-		return controller.Written{Items: each(op.States, part, s.createState)}
+		return controller.Written{Items: each(op.States, part, orRefused(s, s.createState))}
 	case controller.SetPartitionStates:
-		return controller.Written{Items: each(op.States, part, s.setState)}
+		return controller.Written{Items: each(op.States, part, orRefused(s, s.setState))}
 	case controller.SetTopics:
-		return controller.Written{Items: each(op.Topics, part, s.setTopic)}
+		return controller.Written{Items: each(op.Topics, part, orRefused(s, s.setTopic))}
 	case controller.DeleteTopicTrees:
-		return controller.Written{Items: each(op.Topics, part, func(r controller.NodeRef) controller.ItemResult { return s.deleteTree(r, part) })}
+		return controller.Written{Items: each(op.Topics, part, orRefused(s, func(r controller.NodeRef) controller.ItemResult { return s.deleteTree(r, part) }))}
 	case controller.DeleteTopicConfigs:
-		return controller.Written{Items: each(op.Topics, part, func(t string) controller.ItemResult {
+		return controller.Written{Items: each(op.Topics, part, orRefused(s, func(t string) controller.ItemResult {
 			delete(s.configs, t)
 			return item(controller.ItemOK)
-		})}
+		}))}
 	case controller.DeleteMarkers:
-		return controller.Written{Items: each(op.Markers, part, s.deleteMarker)}
+		return controller.Written{Items: each(op.Markers, part, orRefused(s, s.deleteMarker))}
 	case controller.RecordLeftovers:
-		return controller.Written{Items: each(op.Leftovers, part, s.recordLeftover)}
+		return controller.Written{Items: each(op.Leftovers, part, orRefused(s, s.recordLeftover))}
 	case controller.ForgetKlammBrokers:
 		return controller.Written{Items: each(op.Brokers, part, func(id cluster.BrokerID) controller.ItemResult {
 			delete(s.klamm, id)
@@ -237,6 +237,16 @@ func deleteNamed[V any](from map[string]V, names []string) {
 	}
 	for _, name := range names {
 		delete(from, name)
+	}
+}
+
+// orRefused has the store refuse single items of a write now and then: a node that may not be changed, or is too large.
+func orRefused[T any](s *store, do func(T) controller.ItemResult) func(T) controller.ItemResult {
+	return func(it T) controller.ItemResult {
+		if s.w.chance(s.w.faults.itemFails) {
+			return controller.ItemResult{Status: controller.ItemFailed, Err: "simulated"}
+		}
+		return do(it)
 	}
 }
 

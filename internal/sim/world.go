@@ -78,7 +78,7 @@ type World struct {
 
 // faults are probabilities in per cent.
 type faults struct {
-	storeUnavailable, storeLost, replyLost, zombie, deleteFails int
+	storeUnavailable, storeLost, itemFails, replyLost, zombie, deleteFails int
 }
 
 type flight struct {
