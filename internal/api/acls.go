@@ -10,16 +10,18 @@ import (
 	"klamm/internal/wire"
 )
 
-// securityDisabled is the answer of a broker without an authorizer.
-var securityDisabled = answerError{cluster.SecurityDisabled, "No Authorizer is configured."}
-
 // aclRefusal is the error of a whole request about access rules, if it has one.
 func (h *Handlers) aclRefusal(r *wire.Request, op acl.Operation) answerError {
 	switch {
 	case !h.allowedOnCluster(r, op):
 		return clusterDenied
 	case h.d.Authorizer == nil:
-		return securityDisabled
+		// Kafka: AclApis; the text of DescribeAcls goes on.
+		text := "No Authorizer is configured."
+		if op == acl.Describe {
+			text = "No Authorizer is configured on the broker"
+		}
+		return answerError{cluster.SecurityDisabled, text}
 	}
 	return answerError{}
 }

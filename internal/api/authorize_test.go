@@ -363,3 +363,55 @@ func TestOffsetsOfHiddenTopicsAreNotTold(t *testing.T) {
 		}
 	})
 }
+
+func TestWithoutAnAuthorizerThereAreNoRules(t *testing.T) {
+	inBubble(t, nil, func(b *testBroker) {
+		describe := kmsg.NewPtrDescribeACLsRequest()
+		describe.ResourceType, describe.ResourcePatternType, describe.Operation, describe.PermissionType = 1, 1, 1, 1
+		got := b.do(3, describe).(*kmsg.DescribeACLsResponse)
+		b.wantCode("describe", got.ErrorCode, cluster.SecurityDisabled)
+		if text(got.ErrorMessage) != "No Authorizer is configured on the broker" {
+			t.Errorf("message %q", text(got.ErrorMessage))
+		}
+		create := kmsg.NewPtrCreateACLsRequest()
+		create.Creations = make([]kmsg.CreateACLsRequestCreation, 2)
+		for _, res := range b.do(3, create).(*kmsg.CreateACLsResponse).Results {
+			b.wantCode("create", res.ErrorCode, cluster.SecurityDisabled)
+		}
+	})
+}
+
+// KIP-290: what a rule cannot be is refused by itself, the rules beside it are made.
+func TestRulesAreJudgedOneByOne(t *testing.T) {
+	inBubble(t, withAuthorizer, func(b *testBroker) {
+		b.grant(acl.Alter, acl.Cluster, acl.ClusterName) // implies DESCRIBE
+		good := kmsg.CreateACLsRequestCreation{ResourceType: 2, ResourceName: "t", ResourcePatternType: 4, Principal: "User:u", Host: "*", Operation: 3, PermissionType: 3}
+		cluster2, matching := good, good
+		cluster2.ResourceType, matching.ResourcePatternType = 4, 2
+		create := kmsg.NewPtrCreateACLsRequest()
+		create.Creations = []kmsg.CreateACLsRequestCreation{cluster2, good, matching}
+		var codes []cluster.ErrorCode
+		for _, res := range b.do(3, create).(*kmsg.CreateACLsResponse).Results {
+			codes = append(codes, cluster.ErrorCode(res.ErrorCode))
+		}
+		same(t, []cluster.ErrorCode{cluster.InvalidRequest, cluster.None, cluster.InvalidRequest}, codes)
+
+		describe := kmsg.NewPtrDescribeACLsRequest()
+		describe.ResourceType, describe.ResourceName, describe.ResourcePatternType, describe.Operation, describe.PermissionType = 2, new("topic"), 2, 1, 1
+		want := kmsg.NewDescribeACLsResponseResource()
+		want.ResourceType, want.ResourceName, want.ResourcePatternType = 2, "t", 4
+		want.ACLs = []kmsg.DescribeACLsResponseResourceACL{{Principal: "User:u", Host: "*", Operation: 3, PermissionType: 3}}
+		same(t, []kmsg.DescribeACLsResponseResource{want}, b.do(3, describe).(*kmsg.DescribeACLsResponse).Resources)
+
+		remove := kmsg.NewPtrDeleteACLsRequest()
+		remove.Filters = []kmsg.DeleteACLsRequestFilter{{ResourceType: 2, ResourcePatternType: 1, Operation: 1, PermissionType: 1},
+			{ResourceType: 9, ResourcePatternType: 1, Operation: 1, PermissionType: 1}}
+		results := b.do(3, remove).(*kmsg.DeleteACLsResponse).Results
+		if len(results[0].MatchingACLs) != 1 || results[0].ErrorCode != 0 || results[1].ErrorCode != int16(cluster.InvalidRequest) {
+			t.Errorf("deleted %+v", results)
+		}
+		if left := b.do(3, describe).(*kmsg.DescribeACLsResponse).Resources; len(left) != 0 {
+			t.Errorf("left are %+v", left)
+		}
+	})
+}

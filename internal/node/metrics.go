@@ -206,6 +206,8 @@ func (e emitter) network(b *broker) {
 		e.counter("kafka_network_requestmetrics_requests_total", "requests", float64(k.Requests.Load()), "request", wire.APIName(a.Key))
 	}
 	e.gauge("kafka_server_socketservermetrics_connection_count", "open connections", float64(s.ConnectionsOpen.Load()))
+	e.counter("kafka_server_socketservermetrics_successful_authentication_total", "clients that authenticated, by SASL or a certificate", float64(s.Authenticated.Load()))
+	e.counter("kafka_server_socketservermetrics_failed_authentication_total", "connections closed because their authentication failed", float64(s.AuthenticationFailed.Load()))
 	e.counter("klamm_network_connections_refused_total", "connections refused by a limit", float64(s.ConnectionsRefused.Load()))
 	e.counter("klamm_network_connections_throttled_total", "connections closed because their address made too many", float64(s.ConnectionsThrottled.Load()))
 	e.counter("klamm_network_throttle_milliseconds_total", "time for which connections were muted by quotas", float64(s.ThrottledTimeMs.Load()))
