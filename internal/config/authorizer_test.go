@@ -23,3 +23,14 @@ func TestSuperUsersWithoutAnAuthorizerHaveNoEffectAndAWarning(t *testing.T) {
 		t.Errorf("%+v, warnings %v, err %v", b.Authorizer, warnings, err)
 	}
 }
+
+func TestTheAuthorizersKeysAreTakenFromTheEnvironment(t *testing.T) {
+	b, warnings, err := Load("", nil, []string{"KAFKA_AUTHORIZER_CLASS_NAME=kafka.security.authorizer.AclAuthorizer", "KAFKA_SUPER_USERS=User:a",
+		"KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND=true"})
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	if a := b.Authorizer; !a.Enabled || !a.AllowEveryoneIfNoACL || !slices.Equal(a.SuperUsers, []string{"User:a"}) {
+		t.Errorf("authorizer is %+v", a)
+	}
+}

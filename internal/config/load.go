@@ -150,6 +150,9 @@ var environmentKeys = func() map[string]string {
 	for _, d := range brokerDefinitions {
 		m[strings.ToLower(d.Name)] = d.Name
 	}
+	for _, k := range pluginKeys {
+		m[strings.ToLower(k)] = k
+	}
 	return m
 }()
 
