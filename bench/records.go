@@ -44,7 +44,9 @@ func tryFirstRecord(ctx context.Context, addr string) error {
 
 // rawClient sends single requests. It stays below the produce versions that name topics by id.
 func rawClient(addr string, opts ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr), kgo.MaxVersions(kversion.V3_9_0()), kgo.RetryTimeout(stepTimeout),
+	versions := kversion.V3_9_0()
+	versions.SetMaxKeyVersion(int16(kmsg.DescribeQuorum), 1) // only KRaft has it
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr), kgo.MaxVersions(versions), kgo.RetryTimeout(stepTimeout),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 2 * time.Millisecond })}, opts...)...)
 }
 
