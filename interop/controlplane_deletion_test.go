@@ -356,6 +356,10 @@ func TestR03OneOfTwoLogDirsFails(t *testing.T) {
 	for _, i := range []int{controller, victim} {
 		c.awaitDeletionList(i, "No topic is being deleted.", fmt.Sprintf("Broker %d has 2 replicas of split", victim+1))
 	}
+	eventually(t, 10*time.Second, "the broker's metrics count what it has to remove", func() (bool, string) {
+		_, body := b.get("/metrics")
+		return strings.Contains(body, "\nklamm_log_deleted_topics_to_remove 1\n"), "not yet"
+	})
 	// The name is free, on the broker with the failed dir as well.
 	c.createOnAll("split", 4)
 	c.write("split", 4)

@@ -29,12 +29,15 @@ type plane struct {
 	t       *testing.T
 	brokers []*broker // broker.id is the index plus one
 	session time.Duration
+	// stopEtcd ends the etcd; it is ended with the test at the latest.
+	stopEtcd func()
 }
 
 func startPlane(t *testing.T, properties ...string) *plane {
 	t.Helper()
 	c := &plane{t: t, session: 2 * time.Second}
-	etcd := startEtcd(t)
+	etcd, stop := startEtcd(t)
+	c.stopEtcd = stop
 	for i := range 3 {
 		b := newBroker(t)
 		b.conf = append(b.conf,
@@ -51,7 +54,7 @@ func startPlane(t *testing.T, properties ...string) *plane {
 }
 
 // startEtcd runs an etcd in this process and gives its address.
-func startEtcd(t *testing.T) string {
+func startEtcd(t *testing.T) (addr string, stop func()) {
 	t.Helper()
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.LogLevel = t.TempDir(), "fatal"
@@ -63,13 +66,14 @@ func startEtcd(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.Close)
+	stop = sync.OnceFunc(e.Close)
+	t.Cleanup(stop)
 	select {
 	case <-e.Server.ReadyNotify():
 	case <-time.After(20 * time.Second):
 		t.Fatal("etcd is not ready after 20 s")
 	}
-	return client.Host
+	return client.Host, stop
 }
 
 // keptAddress is a loopback address that nobody listens on, with a port that no connection is given by the system: it stays
