@@ -44,6 +44,7 @@ type controllerContext struct {
 	// retries of partitions, see retryPartitions.
 	partitionRetryAttempts int
 	partitionRetryArmed    bool
+	markersLeft            bool // void markers could not be removed, see retryPartitions
 	// deletionTimerAt is when TimerDeletionRetry will fire; 0 when it does not run.
 	deletionTimerAt Time
 }

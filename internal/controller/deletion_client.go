@@ -118,6 +118,8 @@ func (dc deletionClient) deleteMarkers(markers []Marker) error {
 		for i := range items {
 			if items[i].Status == ItemFailed {
 				dc.c.note(Warn, "deletion marker could not be removed", refs[i].Topic, items[i].Err)
+				dc.c.ctx.markersLeft = true
+				dc.c.armPartitionRetry()
 			}
 		}
 		return err

@@ -428,6 +428,12 @@ func (c *Core) retryIfTransient(r ItemResult) {
 // ISR, partitions without a leader, and logs of earlier incarnations that a broker could not replace.
 func (c *Core) retryPartitions() error {
 	c.ctx.partitionRetryArmed = false
+	if c.ctx.markersLeft {
+		c.ctx.markersLeft = false
+		if err := c.handleTopicDeletion(); err != nil {
+			return err
+		}
+	}
 	var stuck []replicaRef
 	strays := map[cluster.BrokerID][]replicaRef{}
 	for p := range c.ctx.partitions() {

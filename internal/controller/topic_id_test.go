@@ -116,3 +116,14 @@ func TestAControllerWithoutTopicIDsKeepsThoseThatAreThere(t *testing.T) {
 	restartAll(w)
 	endWell(t, w, "the protocol version is raised again", id)
 }
+
+// A marker that is void and that the store will not remove now is tried again: nothing else would look at it.
+func TestAVoidMarkerThatCannotBeRemovedIsTriedAgain(t *testing.T) {
+	w := idCluster(t, sim.Options{})
+	w.RefuseItems(100)
+	w.MarkForIncarnation("t", cluster.TopicID{0: 0xff})
+	w.SettleFor(1000)
+	w.RefuseItems(0)
+	w.Settle()
+	endWell(t, w, "the store takes writes again", w.TopicID("t"))
+}

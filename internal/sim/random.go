@@ -309,7 +309,7 @@ func (w *World) randomAlterPartition(from *Node, token controller.ReplyToken) (c
 		return nil, false
 	}
 	return controller.AlterPartition{
-		Reply: token, Broker: from.id, BrokerEpoch: from.epoch, Version: 3,
+		Reply: token, Broker: from.id, BrokerEpoch: from.epoch, Version: alterPartitionVersion(h.id),
 		Topics: []controller.AlterPartitionTopic{{Name: tp.Topic, ID: h.id, Partitions: []controller.AlterPartitionPartition{{
 			Partition: tp.Partition, LeaderEpoch: h.state.LeaderEpoch, ISR: isr, Recovery: cluster.Recovered, PartitionEpoch: h.state.PartitionEpoch,
 		}}}},

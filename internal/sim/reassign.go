@@ -69,12 +69,20 @@ func (w *World) growISR(leader *Node, tp cluster.TopicPartition) bool {
 		return w.WriteISR(tp, isr...)
 	}
 	w.ask(w.Active(), controller.AlterPartition{
-		Reply: w.nextToken(), Broker: leader.id, BrokerEpoch: leader.epoch, Version: 3,
+		Reply: w.nextToken(), Broker: leader.id, BrokerEpoch: leader.epoch, Version: alterPartitionVersion(h.id),
 		Topics: []controller.AlterPartitionTopic{{Name: tp.Topic, ID: h.id, Partitions: []controller.AlterPartitionPartition{{
 			Partition: tp.Partition, LeaderEpoch: h.state.LeaderEpoch, ISR: isr, Recovery: cluster.Recovered, PartitionEpoch: h.state.PartitionEpoch,
 		}}}},
 	})
 	return true
+}
+
+// alterPartitionVersion is 1, by name, for a topic without an id.
+func alterPartitionVersion(id cluster.TopicID) int16 {
+	if id.IsZero() {
+		return 1
+	}
+	return 3
 }
 
 // randomReassignment draws wishes for partitions that may exist.
