@@ -96,11 +96,11 @@ func (b *broker) usersOf(c *config.SASL) func(*scram.Mechanism, string) (scram.C
 		own[m.Name] = m.NewCredential(login.Password, m.MinIterations)
 	}
 	return func(m *scram.Mechanism, user string) (scram.Credential, bool) {
-		if found, ok := b.users.Credential(m, user); ok {
-			return found, true
+		found, known := b.users.Credential(m, user)
+		if configured, ok := own[m.Name]; !known && ok && user == login.Username {
+			return configured, true
 		}
-		found, ok := own[m.Name]
-		return found, ok && user == login.Username
+		return found, known
 	}
 }
 

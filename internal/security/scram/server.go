@@ -13,7 +13,8 @@ import (
 var ErrRefused = errors.New("invalid credentials")
 
 // Lookup finds the credential of a user; token tells that the name is the id of a delegation token (KIP-48). Where there is
-// none it gives false, and the exchange goes on with a stand-in until its last step.
+// none it gives false, and the exchange goes on with a stand-in until its last step; that looks like the
+// credential given beside false, which should have the salt and iterations of another user, since a client sees them.
 type Lookup func(user string, token bool) (Credential, bool)
 
 // Server is the server's side of one exchange. It is used by one goroutine.
@@ -85,19 +86,40 @@ func (s *Server) first(message string) ([]byte, error) {
 		}
 	}
 	if s.credential, s.known = s.lookup(s.user, s.token); !s.known {
-		s.credential = s.standIn()
+		s.credential = s.standIn(s.credential)
 	}
 	s.nonce = fields[1][1] + newNonce()
 	s.serverFirst = "r=" + s.nonce + ",s=" + base64.StdEncoding.EncodeToString(s.credential.Salt) + ",i=" + strconv.Itoa(s.credential.Iterations)
 	return []byte(s.serverFirst), nil
 }
 
-// standIn is the credential of a user that does not exist: its salt is always the same for the name, and no password fits.
-func (s *Server) standIn() Credential {
+// standIn is the credential of a user that does not exist: no password fits, and what a client sees of it, the salt, always
+// the same for the name, and the iterations, looks like that of the sample.
+func (s *Server) standIn(sample Credential) Credential {
 	salt := s.m.hmac(s.pepper, []byte(s.user))
+	if n := len(sample.Salt); n > 0 && n < len(salt) {
+		salt = salt[:n]
+	}
+	if base36(sample.Salt) {
+		for i := range salt {
+			salt[i] = base36Digits[salt[i]%36]
+		}
+	}
 	size := s.m.new().Size()
-	return Credential{Salt: salt[:16], StoredKey: make([]byte, size), ServerKey: make([]byte, size), Iterations: s.m.MinIterations}
+	return Credential{Salt: salt, StoredKey: make([]byte, size), ServerKey: make([]byte, size), Iterations: max(sample.Iterations, s.m.MinIterations)}
 }
+
+// base36 tells whether a salt is of the kind that Kafka's tools make, a number in text.
+func base36(salt []byte) bool {
+	for _, b := range salt {
+		if strings.IndexByte(base36Digits, b) < 0 {
+			return false
+		}
+	}
+	return len(salt) > 0
+}
+
+const base36Digits = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 // final takes "c=binding,r=nonce[,extensions],p=proof".
 func (s *Server) final(message string) ([]byte, error) {

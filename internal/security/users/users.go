@@ -14,13 +14,14 @@ type Store struct {
 	mu struct {
 		sync.RWMutex
 		byUser map[string]map[string]scram.Credential // user, mechanism
+		usual  map[string]scram.Credential            // that a user was given last, by mechanism
 	}
 }
 
 // New makes a store without users.
 func New() *Store {
 	s := &Store{}
-	s.mu.byUser = map[string]map[string]scram.Credential{}
+	s.mu.byUser, s.mu.usual = map[string]map[string]scram.Credential{}, map[string]scram.Credential{}
 	return s
 }
 
@@ -30,6 +31,9 @@ func (s *Store) Apply(user string, settings map[string]string) error {
 	credentials, err := Parse(settings)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for name, c := range credentials {
+		s.mu.usual[name] = c
+	}
 	if len(credentials) == 0 {
 		delete(s.mu.byUser, user)
 	} else {
@@ -57,10 +61,14 @@ func Parse(settings map[string]string) (map[string]scram.Credential, error) {
 	return out, errors.Join(errs...)
 }
 
-// Credential finds a user's credential for a mechanism.
+// Credential finds a user's credential for a mechanism. Where there is none it gives what another has: by salt
+// and iterations a client must not tell that there is no such user.
 func (s *Store) Credential(m *scram.Mechanism, user string) (scram.Credential, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	c, ok := s.mu.byUser[user][m.Name]
+	if !ok {
+		c = s.mu.usual[m.Name]
+	}
 	return c, ok
 }
