@@ -187,14 +187,15 @@ func (l *Log) swapIn(cleaned *segment, group []*segment, truncations int64) erro
 	if err := l.dir.fs.SyncDir(*l.name.Load()); err != nil {
 		return err
 	}
+	// Readers must never find the group closed and nothing in its place: they would pass over what compaction has kept.
+	cleaned.synced.Store(true)
+	l.setSegments(slices.Replace(slices.Clone(list), i, i+len(group), cleaned))
 	if err := l.discardDurably(group); err != nil {
 		return err
 	}
 	if err := cleaned.rename(""); err != nil {
 		return err
 	}
-	cleaned.synced.Store(true)
-	l.setSegments(slices.Replace(slices.Clone(list), i, i+len(group), cleaned))
 	l.namesDirty.Store(true)
 	gone := map[int64]bool{}
 	for _, s := range group[1:] {

@@ -1,11 +1,14 @@
 package commitlog
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
 	"klamm/internal/cluster"
 	"klamm/internal/record"
+	"klamm/internal/vfs"
 )
 
 // TestReadersFollowAppendsAndRetention lets readers chase an appender while retention takes old segments away: every slice holds valid
@@ -88,4 +91,65 @@ func follow(t *testing.T, l *Log, done chan struct{}) {
 			next, rest = batch.NextOffset(), after
 		}
 	}
+}
+
+// TestReadersMissNothingWhileALogIsCompacted reads a log whole at every stage of its compaction that the disk is to keep, and beside it.
+// All keys differ, so compaction keeps every record; followers and consumers must get every one.
+func TestReadersMissNothingWhileALogIsCompacted(t *testing.T) {
+	var l *Log
+	whole := func(when string) {
+		if got, _ := readRecords(t, l, 0); !slices.Equal(got, offsets(0, 60)) {
+			t.Errorf("%s: %d records: %v", when, len(got), got)
+		}
+	}
+	compacting := false
+	b := newBroker(t, vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {
+		if compacting && op.Kind == vfs.OpSyncDir { // a rename holds the segment
+			compacting = false // reads come here too
+			whole(fmt.Sprint("before ", op.Kind, " ", op.Name))
+			compacting = true
+		}
+		return nil
+	}))
+	b.opts.Log = quiet
+	b.cfg.SegmentBytes, b.cfg.IndexIntervalBytes, b.cfg.Compact = 300, 100, true
+	b.open()
+	l = b.log("t", 0)
+	for i := range 60 {
+		mustAppend(t, l, keyed(nowMs, []string{fmt.Sprint("key", i), "value"}))
+	}
+	l.MaybeIncrementHighWatermark(60)
+	b.cfg.SegmentBytes = 3000 // groups of many segments
+	for round := range 2 {
+		job, _, err := l.cleanable(b.cfg, nowMs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		var reading sync.WaitGroup
+		if round == 1 {
+			b.cfg.SegmentBytes = 6000
+			job.dirty = 0
+			for range 2 {
+				reading.Go(func() {
+					for {
+						select {
+						case <-done:
+							return
+						default:
+							whole("beside")
+						}
+					}
+				})
+			}
+		}
+		compacting = round == 0
+		if err := l.clean(t.Context(), job, 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		compacting = false
+		close(done)
+		reading.Wait()
+	}
+	whole("after")
 }

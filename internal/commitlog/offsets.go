@@ -43,18 +43,23 @@ func (l *Log) OffsetForTimestamp(ts int64) (found TimestampOffset, ok bool, err 
 	case LatestTieredTimestamp: // nothing is tiered
 		return TimestampOffset{-1, -1, cluster.NoLeaderEpoch}, true, nil
 	}
-	l.mu.Lock()
-	view, err := l.timestampView()
-	l.mu.Unlock()
-	if err != nil {
-		return found, false, l.ioError(err)
+	for {
+		l.mu.Lock()
+		view, err := l.timestampView()
+		l.mu.Unlock()
+		if err != nil {
+			return found, false, l.ioError(err)
+		}
+		if ts == MaxTimestamp {
+			found, ok, err = l.maxTimestampRecord(view)
+		} else {
+			found, ok, err = l.searchTimestamp(view, ts)
+		}
+		if err == errLogGone && l.usable() == nil {
+			continue // a segment was replaced or deleted meanwhile
+		}
+		return found, ok, l.ioError(err)
 	}
-	if ts == MaxTimestamp {
-		found, ok, err = l.maxTimestampRecord(view)
-	} else {
-		found, ok, err = l.searchTimestamp(view, ts)
-	}
-	return found, ok, l.ioError(err)
 }
 
 // segmentTimes is a segment with its largest timestamp at one moment.

@@ -1,6 +1,8 @@
 package commitlog
 
 import (
+	"errors"
+
 	"klamm/internal/cluster"
 )
 
@@ -41,6 +43,26 @@ var nothing FileSlice
 // Read locates the batches from an offset on, without reading them: the slice does, into the caller's buffer. An offset below the log's
 // start or beyond its end is OFFSET_OUT_OF_RANGE; one at or beyond the isolation's bound gives an empty slice.
 func (l *Log) Read(offset int64, o ReadOptions) (ReadResult, error) {
+	for {
+		r, err := l.readOnce(offset, o)
+		if err != errStaleSegments {
+			return r, err
+		}
+		// A segment was taken away after its list was loaded. Compaction has put another one in its place, with records that must not be
+		// passed over; what is under way is waited for.
+		l.mu.Lock()
+		err = l.usable()
+		l.mu.Unlock()
+		if err != nil {
+			return ReadResult{}, err
+		}
+	}
+}
+
+// errStaleSegments tells that a list of segments is out of date: one of them is closed.
+var errStaleSegments = errors.New("segment replaced")
+
+func (l *Log) readOnce(offset int64, o ReadOptions) (ReadResult, error) {
 	if err := l.usable(); err != nil {
 		return ReadResult{}, err
 	}
@@ -72,11 +94,7 @@ func (l *Log) Read(offset int64, o ReadOptions) (ReadResult, error) {
 	}
 	list := *l.segments.Load()
 	if bound.Position < 0 {
-		err := l.locate(list, &bound)
-		if start := l.start.Load(); err == errLogGone && offset < start && l.usable() == nil { // retention took the bound's segment meanwhile
-			return ReadResult{}, l.outOfRange(offset, start, end.Offset)
-		}
-		if err != nil {
+		if err := l.locate(list, &bound); err != nil {
 			return ReadResult{}, err
 		}
 	}
@@ -99,7 +117,7 @@ func (l *Log) locate(list []*segment, bound *OffsetMetadata) error {
 	for i := max(floorSegment(list, bound.Offset), 0); i < len(list); i++ {
 		s := list[i]
 		if err := s.acquire(); err != nil {
-			return err
+			return errStaleSegments
 		}
 		at, found, err := s.find(bound.Offset, s.size.Load())
 		s.release()
@@ -136,7 +154,7 @@ func (l *Log) readFrom(list []*segment, offset int64, bound OffsetMetadata, o Re
 			upTo = min(upTo, bound.Position)
 		}
 		if err := s.acquire(); err != nil {
-			continue // deleted meanwhile: its records are below the log's start now
+			return errStaleSegments
 		}
 		at, found, err := s.find(offset, upTo)
 		if err != nil || !found {
