@@ -1,7 +1,7 @@
 # klamm: build, test, check, interop, bench. Every target works from a clean checkout.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test race check sim interop cluster bench
+.PHONY: build test race check sim mutants interop cluster bench
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/klamm ./cmd/klamm
@@ -28,6 +28,10 @@ SCENARIOS ?= 1
 sim:
 	go test ./internal/sim -count=1 -timeout 0 -v -run RandomSchedules -sim.first=$(FIRST) -sim.seeds=$(SEEDS)
 	[ $(SCENARIOS) = 0 ] || go test ./internal/sim -count=1 -timeout 0 -v -run Scenarios -sim.complete | grep -v '^=== RUN'
+
+# The core with one small fault at a time (internal/sim/mutants): every one must be found by the tests. Writes docs/mutants.md.
+mutants:
+	go test ./internal/sim -count=1 -timeout 0 -run EveryMutantOfTheCore -sim.mutants
 
 # Real clients, Kafka's own tools and jars; installs what is missing through apt, pip and Maven.
 interop:
