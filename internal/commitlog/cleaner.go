@@ -173,35 +173,36 @@ func groupSegments(list []*segment, end int64, cfg *config.LogConfig) [][]*segme
 }
 
 // swapIn puts a compacted segment in the place of its sources. A crash at any step leaves either them or it: loading finishes a ".swap".
-func (l *Log) swapIn(cleaned *segment, group []*segment, truncations int64) error {
+// placed tells that the output is the log now, whatever error came after: its files must not be taken back.
+func (l *Log) swapIn(cleaned *segment, group []*segment, truncations int64) (placed bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := *l.segments.Load()
 	i := slices.Index(list, group[0])
 	if l.usable() != nil || l.truncations.Load() != truncations || i < 0 || len(list) < i+len(group) || !slices.Equal(list[i:i+len(group)], group) {
-		return errCleanAborted
+		return false, errCleanAborted
 	}
 	if err := cleaned.rename(swapSuffix); err != nil {
-		return err
+		return false, err
 	}
 	if err := l.dir.fs.SyncDir(*l.name.Load()); err != nil {
-		return err
+		return false, err
 	}
 	// Readers must never find the group closed and nothing in its place: they would pass over what compaction has kept.
 	cleaned.synced.Store(true)
 	l.setSegments(slices.Replace(slices.Clone(list), i, i+len(group), cleaned))
 	if err := l.discardDurably(group); err != nil {
-		return err
+		return true, err
 	}
 	if err := cleaned.rename(""); err != nil {
-		return err
+		return true, err
 	}
 	l.namesDirty.Store(true)
 	gone := map[int64]bool{}
 	for _, s := range group[1:] {
 		gone[s.base] = true
 	}
-	return errors.Join(l.removeSnapshots(func(o int64) bool { return gone[o] }), l.dir.fs.SyncDir(*l.name.Load()))
+	return true, errors.Join(l.removeSnapshots(func(o int64) bool { return gone[o] }), l.dir.fs.SyncDir(*l.name.Load()))
 }
 
 // checkpointCleaned writes cleaner-offset-checkpoint.

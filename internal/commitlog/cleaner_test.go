@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"testing"
@@ -283,4 +284,60 @@ func TestACompactedLogIsDeletedWhileTheCleanerRuns(t *testing.T) {
 			t.Errorf("the next log of the name is cleaned to %d: %s", l.cleaned.Load(), d)
 		}
 	})
+}
+
+// A disk error at any operation of a compaction costs no record: what was written last stays, or what it was made of.
+func TestADiskErrorAnywhereInACompactionLosesNothing(t *testing.T) {
+	failures := 0
+	for at := 1; ; at++ {
+		n, on := 0, false
+		mem := vfs.NewMem()
+		b := newBroker(t, vfs.NewFault(mem, func(vfs.Op) error {
+			if !on {
+				return nil
+			}
+			if n++; n == at {
+				return errors.New("disk error")
+			}
+			return nil
+		}))
+		b.opts.Log = quiet
+		b.cfg.SegmentBytes, b.cfg.IndexIntervalBytes, b.cfg.Compact = 300, 100, true
+		b.open()
+		l := b.log("t", 0)
+		for i := range 30 {
+			mustAppend(t, l, keyed(nowMs, []string{fmt.Sprint("key", i), "value"}))
+		}
+		l.MaybeIncrementHighWatermark(30)
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		b.cfg.SegmentBytes = 1000
+		job, _, err := l.cleanable(b.cfg, nowMs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		on = true
+		err = l.clean(t.Context(), job, 1<<20)
+		on = false
+		if err != nil {
+			failures++
+		}
+		b.kill()
+		after := newBroker(t, mem)
+		after.opts.Log = quiet
+		after.cfg = b.cfg
+		after.open()
+		if got, _ := after.Get(tp("t", 0)); got == nil {
+			t.Errorf("error at operation %d (%v): no log", at, err)
+		} else if d := cmp.Diff(offsets(0, 30), readAll(t, got, 0)); d != "" {
+			t.Errorf("error at operation %d (%v): %s", at, err, d)
+		}
+		if n < at {
+			break // beyond the last operation
+		}
+	}
+	if failures < 20 {
+		t.Errorf("only %d errors were met", failures)
+	}
 }

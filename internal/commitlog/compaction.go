@@ -115,14 +115,14 @@ func (c *compaction) rewrite(group []*segment, truncations int64) error {
 	out := newSegment(c.log, group[0].base)
 	out.files.suffix = cleanedSuffix
 	c.txns.out = &out.aborted
-	err := c.fill(out, group)
+	err, placed := c.fill(out, group), false
 	if err == nil {
-		err = c.log.swapIn(out, group, truncations)
+		placed, err = c.log.swapIn(out, group, truncations)
 	}
-	if err != nil {
+	if err != nil && !placed {
 		return errors.Join(err, removeCleaned(out))
 	}
-	return nil
+	return err
 }
 
 func (c *compaction) fill(out *segment, group []*segment) error {
