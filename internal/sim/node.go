@@ -50,6 +50,7 @@ func (n *Node) start() {
 	n.watches = map[controller.Watched]bool{}
 	n.removeUnassigned()
 	n.w.store.register(n)
+	n.removeLeftovers() // before the first request of a controller, as klamm's brokers do
 	n.enqueue(controller.Startup{})
 }
 
