@@ -73,6 +73,7 @@ type cluster struct {
 	lag        time.Duration
 	store      *zkstore.Store
 	brokers    []*broker
+	client     *kgo.Client
 	admin      *kadm.Client
 	began      time.Time
 }
@@ -181,7 +182,7 @@ log4j.logger.org.apache.kafka=WARN
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	c.admin = kadm.NewClient(client)
+	c.client, c.admin = client, kadm.NewClient(client)
 	return c
 }
 
