@@ -68,24 +68,27 @@ type cluster struct {
 	zk  string // addresses
 	zks []*zooKeeper
 	// properties are of all brokers, beside what writeProperties gives them.
-	properties string
-	session    time.Duration
-	lag        time.Duration
-	store      *zkstore.Store
-	brokers    []*broker
-	client     *kgo.Client
-	admin      *kadm.Client
-	began      time.Time
+	properties      string
+	session         time.Duration
+	lag             time.Duration
+	offsetsReplicas int
+	committed       int64 // by audit
+	store           *zkstore.Store
+	brokers         []*broker
+	client          *kgo.Client
+	admin           *kadm.Client
+	began           time.Time
 }
 
 // setup says what a cluster is made of; brokers get ids from 0.
 type setup struct {
-	properties string        // more of them, for all brokers
-	session    time.Duration // sessionTimeout if 0
-	lag        time.Duration // replica.lag.time.max.ms, 10 s if 0
-	zooKeepers int           // servers of the ensemble, 1 if 0
-	zooKeeper  kind          // the release of Kafka whose jars bring it; that of 3.9.1 if empty
-	brokers    []kind
+	properties      string        // more of them, for all brokers
+	session         time.Duration // sessionTimeout if 0
+	lag             time.Duration // replica.lag.time.max.ms, 10 s if 0
+	offsetsReplicas int           // of __consumer_offsets, 1 if 0; with more, committed offsets are looked after whenever a load goes on
+	zooKeepers      int           // servers of the ensemble, 1 if 0
+	zooKeeper       kind          // the release of Kafka whose jars bring it; that of 3.9.1 if empty
+	brokers         []kind
 }
 
 // broker is a folder with server.properties and data, and the process that serves it.
@@ -156,7 +159,8 @@ func newCluster(t *testing.T, kinds ...kind) *cluster {
 
 func newClusterOf(t *testing.T, s setup) *cluster {
 	t.Helper()
-	c := &cluster{T: t, dir: t.TempDir(), properties: s.properties, session: cmp.Or(s.session, sessionTimeout), lag: cmp.Or(s.lag, 10*time.Second), began: time.Now()}
+	c := &cluster{T: t, dir: t.TempDir(), properties: s.properties, session: cmp.Or(s.session, sessionTimeout), lag: cmp.Or(s.lag, 10*time.Second),
+		offsetsReplicas: max(1, s.offsetsReplicas), began: time.Now()}
 	c.write("log4j.properties", `log4j.rootLogger=INFO,out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
@@ -232,12 +236,12 @@ listeners=PLAINTEXT://%s
 log.dirs=%s
 zookeeper.connect=%s
 zookeeper.session.timeout.ms=%d
-offsets.topic.replication.factor=1
+offsets.topic.replication.factor=%d
 group.initial.rebalance.delay.ms=0
 controlled.shutdown.retry.backoff.ms=500
 replica.lag.time.max.ms=%d
 %s
-`, b.id, b.addr, filepath.Join(b.dir, "data"), b.c.zk, b.c.session.Milliseconds(), b.c.lag.Milliseconds(), b.c.properties))
+`, b.id, b.addr, filepath.Join(b.dir, "data"), b.c.zk, b.c.session.Milliseconds(), b.c.offsetsReplicas, b.c.lag.Milliseconds(), b.c.properties))
 }
 
 // launch starts the broker's process without waiting for it.

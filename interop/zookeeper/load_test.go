@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	core "klamm/internal/cluster"
@@ -129,6 +130,40 @@ func (c *cluster) progress(l *load) {
 			fmt.Sprintf("acknowledged %d after %d, read %d after %d", l.acked.Load(), acked, l.read.Load(), read)
 	})
 	l.check(c)
+	if c.offsetsReplicas > 1 {
+		c.audit(l.topic)
+	}
+}
+
+// audit looks whether the offsets that it committed the last time are there, and commits the next: whichever kind of broker is
+// the group's coordinator now reads what others have written.
+func (c *cluster) audit(topic string) {
+	c.Helper()
+	const group = "audit"
+	c.eventually(60*time.Second, "committed offsets are found and followed by others", func() (bool, string) {
+		ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
+		defer cancel()
+		found, err := c.admin.FetchOffsets(ctx, group)
+		if err == nil {
+			err = found.Error()
+		}
+		if err != nil {
+			return false, err.Error()
+		}
+		next := kadm.Offsets{}
+		for p := range int32(4) {
+			// One further: the answer to a commit was lost.
+			if at, ok := found.Lookup(topic, p); c.committed > 0 && (!ok || at.At != c.committed+int64(p) && at.At != c.committed+1+int64(p)) {
+				c.Fatalf("partition %d was committed at %d, and is at %v", p, c.committed+int64(p), at)
+			}
+			next.AddOffset(topic, p, c.committed+1+int64(p), -1)
+		}
+		if err := c.admin.CommitAllOffsets(ctx, group, next); err != nil {
+			return false, err.Error()
+		}
+		c.committed++
+		return true, ""
+	})
 }
 
 func (l *load) check(c *cluster) {

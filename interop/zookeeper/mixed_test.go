@@ -3,8 +3,12 @@
 package zookeeper
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,9 +17,22 @@ import (
 )
 
 // TestMixedCluster takes a cluster of two Kafka brokers and one of klamm, then of one and two, through what clusters go
-// through, while records are produced with acks=all and read.
+// through, while records are produced with acks=all and read. The release is 3.9.1, or those of peers that INTEROP_MIXED
+// names: "2.4.1@2.4 2.8.2@2.8".
 func TestMixedCluster(t *testing.T) {
-	c := newCluster(t, kafka, kafka, klamm)
+	wanted := strings.Fields(cmp.Or(os.Getenv("INTEROP_MIXED"), "3.9.1@3.9"))
+	for _, p := range peers {
+		if slices.Contains(wanted, p.String()) {
+			t.Run(p.String(), func(t *testing.T) { mix(t, p) })
+		}
+	}
+}
+
+func mix(t *testing.T, p peer) {
+	kafka := p.release
+	c := newClusterOf(t, setup{
+		properties: "offsets.topic.num.partitions=3\ninter.broker.protocol.version=" + p.protocol, zooKeeper: p.release, offsetsReplicas: 3, brokers: []kind{kafka, kafka, klamm},
+	})
 	c.start(0, 1)
 	c.start(2)
 	c.moveController(0, 1)
