@@ -267,6 +267,9 @@ func (c *Core) readAllLeaderships() error {
 		tps = append(tps, p.TopicPartition)
 	}
 	results, err := c.readStates(tps)
+	if err == nil {
+		err = c.mustStillReign(results) // this failover may have been suspended for long
+	}
 	if err != nil {
 		return err
 	}
