@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -61,5 +62,53 @@ func TestTheContextAnswersForWhatItKnowsOnly(t *testing.T) {
 	x.partition(p.TopicPartition).assignment = cluster.ReplicaAssignment{Replicas: ids(2, 3), Adding: ids(3)}
 	if a := x.partition(p.TopicPartition).assignment; !slices.Equal(a.Replicas, ids(2, 3)) || !a.BeingReassigned() {
 		t.Errorf("assignment %v", a)
+	}
+}
+
+// A partition whose removed replica cannot leave the ISR stays in its reassignment, in the topic's node too, which another partition's end
+// writes whole.
+func TestAReassignmentThatCannotEndStaysInTheNodeThatAnotherOneWrites(t *testing.T) {
+	r := newRig(t, 1, 2, 3)
+	moving := cluster.ReplicaAssignment{Replicas: ids(1, 2, 3), Removing: ids(3)}
+	topic := r.c.ctx.addTopic(TopicRead{Name: "t", Exists: true, Czxid: 1, ID: cluster.TopicID{1},
+		Partitions: []PartitionAssignment{{0, moving.Clone()}, {1, moving.Clone()}}})
+	for _, p := range topic.partitions {
+		p.state = OnlinePartition
+		p.leadership = &cluster.LeaderAndISR{Leader: 1, ISR: ids(1, 2, 3), ControllerEpoch: 4}
+		for _, id := range ids(1, 2, 3) {
+			p.setReplicaState(id, OnlineReplica, 0)
+		}
+	}
+	var written []TopicWrite
+	r.answer = func(s Store) StoreResult {
+		switch op := s.Op.(type) {
+		case SetTopics:
+			written = append(written, op.Topics...)
+			return StoreResult{Token: s.Token, Outcome: Applied, Value: Written{itemsOK(len(op.Topics))}}
+		case ReadReassignments:
+			return StoreResult{Token: s.Token, Outcome: Applied, Value: ReassignmentsRead{}}
+		}
+		res := r.accept(s)
+		if op, ok := s.Op.(SetPartitionStates); ok {
+			for i := range op.States {
+				if op.States[i].Partition == 0 {
+					res.Value.(Written).Items[i] = ItemResult{Status: ItemFailed, Err: "no"}
+				}
+			}
+		}
+		return res
+	}
+	if err := r.do(func() error { return r.c.completeReassignments(topic.partitions) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(written) != 1 {
+		t.Fatalf("the topic's node is written %d times", len(written))
+	}
+	want := []PartitionAssignment{{0, moving}, {1, cluster.ReplicaAssignment{Replicas: ids(1, 2)}}}
+	if got := written[0].Partitions; !reflect.DeepEqual(got, want) {
+		t.Errorf("the node has %v, want %v", got, want)
+	}
+	if p := topic.partitions[0]; !p.assignment.Equal(moving) {
+		t.Errorf("the partition that could not end is assigned %v", p.assignment)
 	}
 }

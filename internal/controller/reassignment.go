@@ -458,7 +458,10 @@ func (c *Core) dropRemoved(ps []*partitionContext, former map[*partitionContext]
 		stays[r.partitionContext] = stays[r.partitionContext] || isNotOffline(r)
 	}
 	for _, p := range ps {
-		if !stays[p] && !former[p].Equal(p.assignment) {
+		switch {
+		case stays[p]:
+			p.assignment = former[p] // before the write: a topic's node is written whole
+		case !former[p].Equal(p.assignment):
 			targets[p] = p.assignment
 		}
 	}
