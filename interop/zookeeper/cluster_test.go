@@ -237,6 +237,7 @@ log.dirs=%s
 zookeeper.connect=%s
 zookeeper.session.timeout.ms=%d
 offsets.topic.replication.factor=%d
+offsets.topic.num.partitions=3
 group.initial.rebalance.delay.ms=0
 controlled.shutdown.retry.backoff.ms=500
 replica.lag.time.max.ms=%d
@@ -287,14 +288,26 @@ func (c *cluster) start(ids ...int32) {
 // awaitMembers waits until every running broker knows every other.
 func (c *cluster) awaitMembers() {
 	c.Helper()
-	var running []*broker
+	n := 0
 	for _, b := range c.brokers {
 		if b.proc != nil && b.proc.running() {
-			running = append(running, b)
+			n++
 		}
 	}
-	for _, b := range running {
-		c.eventually(60*time.Second, fmt.Sprintf("broker %d knows all %d", b.id, len(running)), func() (bool, string) {
+	c.awaitAll(fmt.Sprintf("all %d brokers", n), func(ctx context.Context, admin *kadm.Client) (bool, string) {
+		known, err := admin.ListBrokers(ctx)
+		return err == nil && len(known) == n, fmt.Sprint(known, err)
+	})
+}
+
+// awaitAll waits until every running broker knows something.
+func (c *cluster) awaitAll(what string, knows func(context.Context, *kadm.Client) (bool, string)) {
+	c.Helper()
+	for _, b := range c.brokers {
+		if b.proc == nil || !b.proc.running() {
+			continue
+		}
+		c.eventually(60*time.Second, fmt.Sprintf("broker %d knows %s", b.id, what), func() (bool, string) {
 			client, err := kgo.NewClient(kgo.SeedBrokers(b.addr))
 			if err != nil {
 				c.Fatal(err)
@@ -302,8 +315,7 @@ func (c *cluster) awaitMembers() {
 			defer client.Close()
 			ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
 			defer cancel()
-			known, err := kadm.NewClient(client).ListBrokers(ctx)
-			return err == nil && len(known) == len(running), fmt.Sprint(known, err)
+			return knows(ctx, kadm.NewClient(client))
 		})
 	}
 }
@@ -364,8 +376,14 @@ func (c *cluster) createTopic(name string, partitions int32, configs map[string]
 	}
 }
 
+// deleteTopic waits first until all brokers know the topic: of one that the controller's own broker does not know yet Kafka says that
+// it does not exist.
 func (c *cluster) deleteTopic(name string) {
 	c.Helper()
+	c.awaitAll("topic "+name, func(ctx context.Context, admin *kadm.Client) (bool, string) {
+		topics, err := admin.ListTopics(ctx, name)
+		return err == nil && topics.Has(name), fmt.Sprint(topics, err)
+	})
 	ctx, cancel := context.WithTimeout(c.Context(), 60*time.Second)
 	defer cancel()
 	r, err := c.admin.DeleteTopic(ctx, name)

@@ -31,7 +31,7 @@ func TestMixedCluster(t *testing.T) {
 func mix(t *testing.T, p peer) {
 	kafka := p.release
 	c := newClusterOf(t, setup{
-		properties: "offsets.topic.num.partitions=3\ninter.broker.protocol.version=" + p.protocol, zooKeeper: p.release, offsetsReplicas: 3, brokers: []kind{kafka, kafka, klamm},
+		properties: "inter.broker.protocol.version=" + p.protocol, zooKeeper: p.release, offsetsReplicas: 3, brokers: []kind{kafka, kafka, klamm},
 	})
 	c.start(0, 1)
 	c.start(2)

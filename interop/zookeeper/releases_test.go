@@ -43,7 +43,7 @@ func (p peer) below28() bool { return slices.Contains([]string{"2.4", "2.6"}, p.
 
 // TestKafkaOfManyReleasesAndProtocols lets a broker of Kafka's and one of klamm's lead, follow and control each other, while
 // records are produced with acks=all: topics created, grown and deleted under either controller, replicas moved by either,
-// either broker stopped and killed. Below 2.7 leaders write their ISR themselves.
+// either broker killed, and stopped (of Kafka's only where INTEROP_PEERS is set). Below 2.7 leaders write their ISR themselves.
 func TestKafkaOfManyReleasesAndProtocols(t *testing.T) {
 	wanted := os.Getenv("INTEROP_PEERS")
 	for _, p := range peers {
@@ -55,7 +55,7 @@ func TestKafkaOfManyReleasesAndProtocols(t *testing.T) {
 
 func liveTogether(t *testing.T, p peer) {
 	c := newClusterOf(t, setup{
-		properties: "inter.broker.protocol.version=" + p.protocol, lag: 3 * time.Second, zooKeeper: p.release, brokers: []kind{p.release, klamm},
+		properties: "inter.broker.protocol.version=" + p.protocol, lag: 3 * time.Second, offsetsReplicas: 2, zooKeeper: p.release, brokers: []kind{p.release, klamm},
 	})
 	c.start(0, 1)
 	c.createTopic("load", 4, nil)
@@ -84,16 +84,18 @@ func liveTogether(t *testing.T, p peer) {
 		c.step("topic created, grown and deleted, replicas moved; the controller is %s", c.brokers[controller].kind)
 	}
 	for _, id := range []int32{1, 0} {
-		c.stop(id)
-		c.progress(l)
-		c.start(id)
-		c.awaitISR("load")
+		if id == 1 || os.Getenv("INTEROP_PEERS") != "" { // Kafka takes its time
+			c.stop(id)
+			c.progress(l)
+			c.start(id)
+			c.awaitISR("load")
+		}
 		c.kill(id)
 		c.progress(l)
 		c.start(id)
 		c.awaitISR("load")
 		c.progress(l)
-		c.step("%s stopped, killed, and back", c.brokers[id].kind)
+		c.step("%s away and back", c.brokers[id].kind)
 	}
 	c.finish(l)
 	c.sameReplicas("load")
