@@ -80,7 +80,7 @@ func deleteWithAFrozenBroker(c *plane) {
 	victim := c.others(controller)[0]
 	live := c.others(victim)
 	c.freeze(victim)
-	watch := startWatch(c, live[0])
+	seen, watch := startWatch(c, live[0])
 	if code, took := c.delete("cold", 20*time.Second); code != 0 || took > 5*time.Second {
 		c.t.Errorf("DeleteTopics: error %d after %v", code, took)
 	}
@@ -98,6 +98,8 @@ func deleteWithAFrozenBroker(c *plane) {
 		c.t.Errorf("the name is not free: error %d", code)
 	}
 	c.write("cold", 1, live[0])
+	left := fmt.Sprintf("Broker %d has 4 replicas of cold", victim+1)
+	eventually(c.t, 10*time.Second, "the watch shows what the frozen broker has to remove", func() (bool, string) { return seen.contains(left), seen.tail(6) })
 	c.thaw(victim)
 	c.awaitIdle(0, 1, 2)
 	c.awaitNoFolders("cold", victim)
@@ -109,7 +111,7 @@ func deleteWithAFrozenBroker(c *plane) {
 		c.t.Error("the new topic's folder is gone")
 	}
 	shown := watch()
-	for _, text := range []string{"TOPIC", "cold", "deleting replicas", fmt.Sprintf("Broker %d has 4 replicas of cold", victim+1), "No topic is being deleted."} {
+	for _, text := range []string{"TOPIC", "cold", "deleting replicas", left, "No topic is being deleted."} {
 		if !strings.Contains(shown, text) {
 			c.t.Errorf("klamm deletion watch did not show %q:\n%s", text, shown)
 		}
@@ -119,10 +121,10 @@ func deleteWithAFrozenBroker(c *plane) {
 	}
 }
 
-// startWatch runs `klamm deletion watch` at a broker until the returned function stops it and gives what it printed.
-func startWatch(c *plane, i int) (stop func() string) {
+// startWatch runs `klamm deletion watch` at a broker until the returned function stops it and gives what it printed; out has that so far.
+func startWatch(c *plane, i int) (out *lines, stop func() string) {
 	c.t.Helper()
-	var out lines
+	out = &lines{}
 	cmd := exec.Command(klammBinary, "deletion", "watch", "--interval", "100ms", "--web", c.brokers[i].web)
 	pipe, err := cmd.StdoutPipe()
 	if err == nil {
@@ -133,7 +135,7 @@ func startWatch(c *plane, i int) (stop func() string) {
 	}
 	read := make(chan struct{})
 	go func() { defer close(read); out.read(pipe, nil) }()
-	return func() string {
+	return out, func() string {
 		_ = cmd.Process.Signal(syscall.SIGINT)
 		<-read
 		if err := cmd.Wait(); err != nil {
@@ -151,7 +153,7 @@ func deleteAndKillTheController(c *plane) {
 		c.write("half", 3)
 		victim := c.controller()
 		live := c.others(victim)
-		watch := startWatch(c, live[0])
+		_, watch := startWatch(c, live[0])
 		p := speak(c.t, c.brokers[victim].addr)
 		answered := make(chan bool, 1)
 		go func() {

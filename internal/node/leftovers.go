@@ -25,6 +25,19 @@ type leftovers struct {
 	b *broker
 	// open counts the records that could not be carried out when they were last looked at; for metrics.
 	open atomic.Int64
+	// renewed has an entry when the broker registered again, as it does when it was only thought to be gone: requests from before then may
+	// have given it replicas that were moved away meanwhile.
+	renewed chan struct{}
+}
+
+func newLeftovers(b *broker) *leftovers { return &leftovers{b: b, renewed: make(chan struct{}, 1)} }
+
+// registeredAgain has the replicas looked through once more.
+func (l *leftovers) registeredAgain() {
+	select {
+	case l.renewed <- struct{}{}:
+	default:
+	}
 }
 
 // removeLeftovers is the look at start. A store that does not answer is asked again by run.
@@ -38,7 +51,7 @@ func (b *broker) removeLeftovers(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// run looks at the records whenever they change, until ctx ends.
+// run looks at the records whenever they change, and at all replicas after each new registration, until ctx ends.
 func (l *leftovers) run(ctx context.Context) error {
 	root := coord.LeftoversOfPath(l.b.cfg.ID)
 	w := l.b.store.NewWatcher()
@@ -48,13 +61,37 @@ func (l *leftovers) run(ctx context.Context) error {
 		if err := l.remove(ctx); err != nil && ctx.Err() == nil {
 			l.b.log.Warn("what deletions left on this broker could not be removed, trying again", "err", err, "pause", leftoversEvery)
 		}
-		next, cancel := context.WithTimeout(ctx, leftoversEvery)
-		_, err := w.Next(next)
-		cancel()
-		if ctx.Err() != nil || errors.Is(err, coord.ErrClosed) {
+		if renewed, err := l.await(ctx, w); err != nil {
 			return nil
+		} else if renewed {
+			if err := l.removeUnassigned(ctx); err != nil && ctx.Err() == nil {
+				l.b.log.Warn("cannot tell which replicas were moved away from this broker, they stay until it registers or starts again", "err", err)
+			}
 		}
 	}
+}
+
+// await waits until the records may have changed, the broker has registered again, or leftoversEvery has passed. An error: there is
+// nothing to wait for any more.
+func (l *leftovers) await(ctx context.Context, w coord.Watcher) (renewed bool, err error) {
+	next, cancel := context.WithTimeout(ctx, leftoversEvery)
+	defer cancel()
+	changed := make(chan error, 1)
+	go func() {
+		_, err := w.Next(next)
+		changed <- err
+	}()
+	select {
+	case <-l.renewed:
+		renewed = true
+		cancel()
+		err = <-changed
+	case err = <-changed:
+	}
+	if ctx.Err() != nil || errors.Is(err, coord.ErrClosed) {
+		return false, coord.ErrClosed
+	}
+	return renewed, nil
 }
 
 // remove carries out every record and takes back those that are done.
@@ -67,11 +104,16 @@ func (l *leftovers) remove(ctx context.Context) error {
 	open := len(records)
 	defer func() { l.open.Store(int64(open)) }()
 	for _, r := range records {
-		if there, err := l.mayBeWanted(ctx, r); there || err != nil {
+		before := l.b.replicas.Hosted(r.Topic, r.Partitions) // before the assignment is read
+		there, wanted, err := l.isWanted(ctx, r)
+		if wanted || err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		n, err := l.b.replicas.RemoveLeftovers(r.Topic, r.TopicID, r.Partitions)
+		if !there {
+			before = nil
+		}
+		n, err := l.b.replicas.RemoveLeftovers(r.Topic, r.TopicID, r.Partitions, before)
 		if n > 0 {
 			l.b.log.Info("replicas removed of a topic that was deleted while this broker was absent", "topic", r.Topic, "id", r.TopicID, "replicas", n)
 		}
@@ -89,20 +131,19 @@ func (l *leftovers) remove(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// mayBeWanted reports whether a record has to wait: while its topic exists a replica that is assigned to this broker, or runs on it,
-// stays. The deletion has not ended yet, or the replica has come back since it was moved away.
-func (l *leftovers) mayBeWanted(ctx context.Context, r coord.Leftover) (bool, error) {
+// isWanted reports whether a record's topic is there, and whether the record has to wait because a replica of it is assigned to this
+// broker: the deletion has not ended yet, or the replica has come back since it was moved away.
+func (l *leftovers) isWanted(ctx context.Context, r coord.Leftover) (there, wanted bool, err error) {
 	topics, err := l.topics(ctx, []string{r.Topic})
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	t, exists := topics[r.Topic]
 	if !exists || t.ID != r.TopicID {
-		return false, nil
+		return false, false, nil
 	}
-	return slices.ContainsFunc(r.Partitions, func(p int32) bool {
-		_, state := l.b.replicas.Partition(cluster.TopicPartition{Topic: r.Topic, Partition: p})
-		return state != replica.HostedNone || slices.Contains(t.Partitions[p].Replicas, l.b.cfg.ID)
+	return true, slices.ContainsFunc(r.Partitions, func(p int32) bool {
+		return slices.Contains(t.Partitions[p].Replicas, l.b.cfg.ID)
 	}), nil
 }
 
@@ -129,8 +170,8 @@ func (l *leftovers) topics(ctx context.Context, names []string) (map[string]coor
 }
 
 // removeUnassigned removes replicas that were moved away while this broker could not be told (W20): those of topics that exist, with
-// the same id, and whose assignment does not name this broker. It runs before any request of a controller is
-// handled, so a replica that is given back to this broker in this moment begins anew after it.
+// the same id, and whose assignment does not name this broker. It runs before the first request of a controller is handled, and when the
+// broker has registered again: what a controller sent to the former registration is refused by then.
 func (l *leftovers) removeUnassigned(ctx context.Context) error {
 	partitions := map[string][]int32{}
 	ids := map[string]cluster.TopicID{}
@@ -141,6 +182,10 @@ func (l *leftovers) removeUnassigned(ctx context.Context) error {
 		}
 	}
 	names := slices.Sorted(maps.Keys(partitions))
+	before := map[string]replica.Hosted{}
+	for _, name := range names {
+		before[name] = l.b.replicas.Hosted(name, partitions[name])
+	}
 	topics, err := l.topics(ctx, names)
 	if err != nil {
 		return err
@@ -158,7 +203,7 @@ func (l *leftovers) removeUnassigned(ctx context.Context) error {
 		if len(moved) == 0 {
 			continue
 		}
-		n, err := l.b.replicas.RemoveLeftovers(name, t.ID, moved)
+		n, err := l.b.replicas.RemoveLeftovers(name, t.ID, moved, before[name])
 		l.b.log.Info("replicas removed that were moved away while this broker was absent", "topic", name, "replicas", n)
 		errs = append(errs, err)
 	}

@@ -206,7 +206,6 @@ func (b *broker) buildBroker(context.Context) error {
 	if b.tokens != nil {
 		b.parts.start("delegation tokens", b.tokens.Run)
 	}
-	b.leftovers = &leftovers{b: b}
 	b.parts.start("forgotten topics", (&driver.Reconciler{
 		Cache: b.cache, Store: b.store, Log: b.log,
 		Forgotten: func(c metadata.Changes) { b.groups.PartitionsRemoved(c.Removed) },

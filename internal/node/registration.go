@@ -23,6 +23,8 @@ type registration struct {
 	log   *slog.Logger
 	// remember keeps a new session for the process that comes after this one.
 	remember func(coord.Session)
+	// renewed is called after each registration but the first.
+	renewed func()
 
 	mu struct {
 		sync.Mutex
@@ -33,8 +35,10 @@ type registration struct {
 
 // register announces the broker. Another live broker with the same id or address refuses it.
 func (b *broker) register(ctx context.Context) error {
+	b.leftovers = newLeftovers(b)
 	b.reg = &registration{
-		store: b.store, id: b.cfg.ID, log: b.log, ttl: b.sessionTTL(),
+		renewed: b.leftovers.registeredAgain,
+		store:   b.store, id: b.cfg.ID, log: b.log, ttl: b.sessionTTL(),
 		remember: func(s coord.Session) {
 			if err := rememberSession(b.dirs, b.clusterID, formerSession{s.ID(), coord.SessionKey(s)}); err != nil {
 				b.log.Warn("cannot remember the session: a restart after a crash will wait until it has expired", "err", err)
@@ -116,7 +120,11 @@ func (r *registration) renew(ctx context.Context, previous int64) (coord.Session
 			return nil, fmt.Errorf("end the former session: %w", err)
 		}
 	}
-	return r.open(ctx, coord.RegisterOptions{PreviousSession: previous})
+	s, err := r.open(ctx, coord.RegisterOptions{PreviousSession: previous})
+	if err == nil {
+		r.renewed()
+	}
+	return s, err
 }
 
 // leaveTimeout bounds taking the registration back: without a majority of the engine's members it cannot be, and goes

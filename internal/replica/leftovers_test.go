@@ -21,20 +21,20 @@ func TestLeftoversAreRemovedByTopicID(t *testing.T) {
 	}
 	gone, again := logOf("gone", cluster.TopicID{1}), logOf("again", cluster.TopicID{2})
 	b.lead(leadState{topic: "again", id: cluster.TopicID{2}, leader: 1, isr: []int32{1}, isNew: true})
-	if n, err := b.RemoveLeftovers("gone", cluster.TopicID{1}, []int32{0, 1}); n != 1 || err != nil {
+	if n, err := b.RemoveLeftovers("gone", cluster.TopicID{1}, []int32{0, 1}, nil); n != 1 || err != nil {
 		t.Errorf("removed %d, %v", n, err)
 	}
 	if _, there := b.logs.Get(gone); there {
 		t.Error("the log of the deleted topic is still there")
 	}
-	if n, err := b.RemoveLeftovers("again", cluster.TopicID{9}, []int32{0}); n != 0 || err != nil {
+	if n, err := b.RemoveLeftovers("again", cluster.TopicID{9}, []int32{0}, nil); n != 0 || err != nil {
 		t.Errorf("of the earlier topic: removed %d, %v", n, err)
 	}
 	if _, state := b.Partition(again); state != HostedOnline {
 		t.Errorf("the later topic's replica is %v", state)
 	}
 	// A broker that was only thought to be gone still serves the topic.
-	if n, err := b.RemoveLeftovers("again", cluster.TopicID{2}, []int32{0}); n != 1 || err != nil {
+	if n, err := b.RemoveLeftovers("again", cluster.TopicID{2}, []int32{0}, nil); n != 1 || err != nil {
 		t.Errorf("of a hosted topic: removed %d, %v", n, err)
 	}
 	if _, state := b.Partition(again); state != HostedNone {
@@ -42,9 +42,32 @@ func TestLeftoversAreRemovedByTopicID(t *testing.T) {
 	}
 }
 
+// W20: a replica that was moved away goes also when a late request has made this broker follow it; one that a controller has given back
+// since the assignment was read stays.
+func TestAMovedReplicaGoesUnlessItWasGivenBack(t *testing.T) {
+	b := newTestBroker(t, brokerOptions{})
+	b.alive(1)
+	tp, id := cluster.TopicPartition{Topic: "t"}, cluster.TopicID{1}
+	b.lead(leadState{topic: "t", id: id, leader: 1, isr: []int32{1}, isNew: true})
+	before := b.Hosted("t", []int32{0, 1})
+	b.lead(leadState{topic: "t", id: id, leader: 1, isr: []int32{1}, le: 5})
+	if n, err := b.RemoveLeftovers("t", id, []int32{0}, before); n != 0 || !errors.Is(err, ErrGivenBack) {
+		t.Errorf("given back: removed %d, %v", n, err)
+	}
+	if n, err := b.RemoveLeftovers("t", id, []int32{0}, Hosted{}); n != 0 || !errors.Is(err, ErrGivenBack) {
+		t.Errorf("given for the first time: removed %d, %v", n, err)
+	}
+	if n, err := b.RemoveLeftovers("t", id, []int32{0, 1}, b.Hosted("t", []int32{0, 1})); n != 1 || err != nil {
+		t.Errorf("as it was: removed %d, %v", n, err)
+	}
+	if _, state := b.Partition(tp); state != HostedNone {
+		t.Errorf("the replica is %v", state)
+	}
+}
+
 func TestLeftoversThatMayLieInAFailedDirAreAskedForAgain(t *testing.T) {
 	b := newTestBroker(t, brokerOptions{offlineDir: true})
-	if n, err := b.RemoveLeftovers("gone", cluster.TopicID{1}, []int32{0}); n != 0 || !errors.Is(err, ErrMayLieOffline) {
+	if n, err := b.RemoveLeftovers("gone", cluster.TopicID{1}, []int32{0}, nil); n != 0 || !errors.Is(err, ErrMayLieOffline) {
 		t.Errorf("removed %d, %v", n, err)
 	}
 }
@@ -74,7 +97,7 @@ func TestALaterTopicIsNotHeldUpByAFailedDir(t *testing.T) {
 	if _, state := b.Partition(tp); state != HostedOnline {
 		t.Errorf("its replica is %v", state)
 	}
-	if n, err := b.RemoveLeftovers("t", old, []int32{0}); n != 0 || !errors.Is(err, ErrMayLieOffline) {
+	if n, err := b.RemoveLeftovers("t", old, []int32{0}, nil); n != 0 || !errors.Is(err, ErrMayLieOffline) {
 		t.Errorf("removed %d of the earlier topic, %v", n, err)
 	}
 	if log, ok := b.logs.Get(tp); !ok || log.TopicID() != next {
