@@ -4,9 +4,7 @@ package interop
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -26,22 +24,20 @@ import (
 // plane is three brokers, each a process, on an etcd that none of them runs: any of them may die or freeze, and several.
 // Each broker has two log dirs, a and b.
 type plane struct {
-	t       *testing.T
-	brokers []*broker // broker.id is the index plus one
-	session time.Duration
+	processes
 	// stopEtcd ends the etcd; it is ended with the test at the latest.
 	stopEtcd func()
 }
 
 func startPlane(t *testing.T, properties ...string) *plane {
 	t.Helper()
-	c := &plane{t: t, session: 2 * time.Second}
+	c := &plane{processes: processes{t: t, session: 2 * time.Second}}
 	etcd, stop := startEtcd(t)
 	c.stopEtcd = stop
 	for i := range 3 {
 		b := newBroker(t)
 		b.conf = append(b.conf,
-			fmt.Sprint("broker.id=", i+1), "etcd.endpoints="+etcd, "listeners=PLAINTEXT://"+keptAddress(t),
+			fmt.Sprint("broker.id=", i+1), "etcd.endpoints="+etcd, "listeners=PLAINTEXT://"+reserveAddress(t),
 			fmt.Sprintf("log.dirs=%s,%s", filepath.Join(b.dir, "a"), filepath.Join(b.dir, "b")),
 			fmt.Sprint("broker.session.timeout.ms=", c.session.Milliseconds()), "default.replication.factor=3",
 			"auto.create.topics.enable=false", "auto.leader.rebalance.enable=false", "log.segment.delete.delay.ms=300",
@@ -58,7 +54,7 @@ func startEtcd(t *testing.T) (addr string, stop func()) {
 	t.Helper()
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.LogLevel = t.TempDir(), "fatal"
-	client, peer := url.URL{Scheme: "http", Host: keptAddress(t)}, url.URL{Scheme: "http", Host: keptAddress(t)}
+	client, peer := url.URL{Scheme: "http", Host: reserveAddress(t)}, url.URL{Scheme: "http", Host: reserveAddress(t)}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
@@ -76,34 +72,6 @@ func startEtcd(t *testing.T) (addr string, stop func()) {
 	return client.Host, stop
 }
 
-// keptAddress is a loopback address that nobody listens on, with a port that no connection is given by the system: it stays
-// free while a broker is down.
-func keptAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			_ = l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port")
-	return ""
-}
-
-func (c *plane) start(indices ...int) {
-	c.t.Helper()
-	var all sync.WaitGroup
-	errs := make([]error, len(c.brokers))
-	for _, i := range indices {
-		all.Go(func() { errs[i] = c.brokers[i].tryStart() })
-	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		c.t.Fatalf("%v\n%s", err, c.brokers[indices[0]].stderr.tail(40))
-	}
-}
-
 func (c *plane) freeze(i int) {
 	c.brokers[i].signal(syscall.SIGSTOP)
 	c.t.Cleanup(func() { c.brokers[i].signal(syscall.SIGCONT) })
@@ -116,13 +84,7 @@ func (c *plane) controller(without ...int) (index int) {
 	c.t.Helper()
 	eventually(c.t, 20*time.Second, "one broker is the controller", func() (bool, string) {
 		for i, b := range c.brokers {
-			if slices.Contains(without, i) || !b.running() {
-				continue
-			}
-			var status struct {
-				Active bool `json:"active"`
-			}
-			if err := b.getJSON("/api/v1/controller", &status); err == nil && status.Active {
+			if !slices.Contains(without, i) && b.saysItIsTheController() {
 				index = i
 				return true, ""
 			}
@@ -132,14 +94,15 @@ func (c *plane) controller(without ...int) (index int) {
 	return index
 }
 
-// others are the indices that are not the given ones.
-func (c *plane) others(than ...int) (out []int) {
-	for i := range c.brokers {
-		if !slices.Contains(than, i) {
-			out = append(out, i)
-		}
+// saysItIsTheController asks the broker; one that is down or frozen does not say so.
+func (b *broker) saysItIsTheController() bool {
+	if !b.running() {
+		return false
 	}
-	return out
+	var status struct {
+		Active bool `json:"active"`
+	}
+	return b.getJSON("/api/v1/controller", &status) == nil && status.Active
 }
 
 // webClient does not wait for a frozen broker.
@@ -187,29 +150,27 @@ func (c *plane) ask(req kmsg.Request) (resp kmsg.Response) {
 	c.t.Helper()
 	eventually(c.t, 30*time.Second, kmsg.NameForKey(req.Key())+" is answered by a controller", func() (bool, string) {
 		for _, b := range c.brokers {
-			if !b.running() {
+			if !b.saysItIsTheController() {
 				continue
 			}
-			var status struct {
-				Active bool `json:"active"`
-			}
-			if err := b.getJSON("/api/v1/controller", &status); err != nil || !status.Active {
-				continue
-			}
-			conn, err := net.DialTimeout("tcp", b.addr, time.Second)
-			if err != nil {
-				continue
-			}
-			p := &protocol{t: c.t, conn: conn, formatter: kmsg.NewRequestFormatter(kmsg.FormatterClientID("interop"))}
-			resp, err = p.try(req)
-			_ = conn.Close()
-			if err == nil && !strings.Contains(fmt.Sprintf("%+v", resp), "ErrorCode:41") {
+			var err error
+			if resp, err = b.askOnce(req); err == nil && !strings.Contains(fmt.Sprintf("%+v", resp), "ErrorCode:41") {
 				return true, ""
 			}
 		}
 		return false, "no controller"
 	})
 	return resp
+}
+
+// askOnce sends a request on a connection of its own, which a broker that is down or does not listen yet may refuse.
+func (b *broker) askOnce(req kmsg.Request) (kmsg.Response, error) {
+	conn, err := net.DialTimeout("tcp", b.addr, time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return (&protocol{t: b.t, conn: conn, formatter: kmsg.NewRequestFormatter(kmsg.FormatterClientID("interop"))}).try(req)
 }
 
 // delete asks the controller to delete a topic and gives the code and how long the answer took.
@@ -224,13 +185,7 @@ func (c *plane) delete(name string, timeout time.Duration) (code int16, took tim
 // topicError is the code that a broker's metadata has for a topic; 3 when it does not know it.
 func (b *broker) topicError(name string) (code int16) {
 	b.t.Helper()
-	conn, err := net.DialTimeout("tcp", b.addr, time.Second)
-	if err != nil {
-		return -1
-	}
-	defer conn.Close()
-	p := &protocol{t: b.t, conn: conn, formatter: kmsg.NewRequestFormatter()}
-	resp, err := p.try(metadataRequest(12, name))
+	resp, err := b.askOnce(metadataRequest(12, name))
 	if err != nil {
 		return -1
 	}
@@ -289,12 +244,7 @@ func (c *plane) awaitISR(name string, partitions, members int, without ...int) {
 	for _, i := range c.others(without...) {
 		b := c.brokers[i]
 		eventually(c.t, 30*time.Second, fmt.Sprintf("broker %d shows %s with %d in sync", i+1, name, members), func() (bool, string) {
-			conn, err := net.DialTimeout("tcp", b.addr, time.Second)
-			if err != nil {
-				return false, err.Error()
-			}
-			defer conn.Close()
-			resp, err := (&protocol{t: c.t, conn: conn, formatter: kmsg.NewRequestFormatter()}).try(metadataRequest(12, name))
+			resp, err := b.askOnce(metadataRequest(12, name))
 			if err != nil {
 				return false, err.Error()
 			}

@@ -43,6 +43,14 @@ func (c *plane) reassign(topic string, replicas ...int32) int16 {
 	return resp.Topics[0].Partitions[0].ErrorCode
 }
 
+// mustReassign wants the move, or without replicas its end, to be accepted.
+func (c *plane) mustReassign(topic string, replicas ...int32) {
+	c.t.Helper()
+	if code := c.reassign(topic, replicas...); code != 0 {
+		c.t.Errorf("reassign %s to %v: error %d", topic, replicas, code)
+	}
+}
+
 // moves lists the topics that are being moved.
 func (c *plane) moves() (topics []string) {
 	c.t.Helper()
@@ -93,15 +101,11 @@ func cancelAMoveToADeadBroker(c *plane) {
 	c.createAt("move", id(controller), id(other))
 	c.freeze(target)
 	for range 2 {
-		if code := c.reassign("move", id(controller), id(target)); code != 0 {
-			c.t.Errorf("reassign: error %d", code)
-		}
+		c.mustReassign("move", id(controller), id(target))
 	}
 	c.wantMoves("move")
 	c.brokers[target].kill()
-	if code := c.reassign("move"); code != 0 {
-		c.t.Errorf("cancel: error %d", code)
-	}
+	c.mustReassign("move")
 	c.wantMoves()
 	if code := c.reassign("move"); code != 85 {
 		c.t.Errorf("cancel again: error %d", code)
@@ -119,13 +123,9 @@ func replaceAMove(c *plane) {
 	controller, other, target := c.cast()
 	c.createAt("swap", id(controller), id(other))
 	c.freeze(target)
-	if code := c.reassign("swap", id(target), id(controller)); code != 0 {
-		c.t.Errorf("reassign: error %d", code)
-	}
+	c.mustReassign("swap", id(target), id(controller))
 	c.wantMoves("swap")
-	if code := c.reassign("swap", id(other), id(controller)); code != 0 {
-		c.t.Errorf("replace: error %d", code)
-	}
+	c.mustReassign("swap", id(other), id(controller))
 	c.awaitPartition(controller, "swap", "the replicas of the second request", hasReplicas(id(other), id(controller)))
 	c.wantMoves()
 	c.thaw(target)
@@ -138,9 +138,7 @@ func moveOverAFailover(c *plane) {
 	controller, other, target := c.cast()
 	c.createAt("stay", id(controller), id(other))
 	c.freeze(target)
-	if code := c.reassign("stay", id(other), id(target)); code != 0 {
-		c.t.Errorf("reassign: error %d", code)
-	}
+	c.mustReassign("stay", id(other), id(target))
 	c.wantMoves("stay")
 	c.brokers[controller].kill()
 	c.thaw(target)
@@ -161,9 +159,7 @@ func deleteWhatIsMoved(c *plane) {
 	controller, other, target := c.cast()
 	c.createAt("torn", id(controller), id(other))
 	c.freeze(target)
-	if code := c.reassign("torn", id(controller), id(target)); code != 0 {
-		c.t.Errorf("reassign: error %d", code)
-	}
+	c.mustReassign("torn", id(controller), id(target))
 	c.wantMoves("torn")
 	if code, _ := c.delete("torn", 10*time.Second); code != 0 {
 		c.t.Errorf("delete: error %d", code)
@@ -246,7 +242,7 @@ func electUnclean(c *plane) {
 func startWithTheIDOfAnother(c *plane) {
 	first := c.brokers[1]
 	other := c.t.TempDir()
-	addr := keptAddress(c.t)
+	addr := reserveAddress(c.t)
 	said := first.refused(c.t, "listeners=PLAINTEXT://"+addr, "log.dirs="+filepath.Join(other, "data"))
 	wantAll(c.t, said, "refusing to start", "broker 2", first.addr)
 	if strings.Count(said, "\n") > 40 {

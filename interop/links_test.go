@@ -25,10 +25,6 @@ func linkFault(n *network, name string, batch []byte, lose func(victim int)) fau
 	}, true, true}
 }
 
-func (n *network) others(i int) []int {
-	return slices.DeleteFunc([]int{0, 1, 2}, func(j int) bool { return j == i })
-}
-
 // refuses writes to a broker that was cut off from the others as to the leader of every partition: it may not acknowledge.
 func (c *trio) refuses(i int, batch []byte) {
 	c.t.Helper()
@@ -58,12 +54,12 @@ func TestThreeBrokersBearCutLinks(t *testing.T) {
 	batch := recordBatch(t)
 
 	cutOff := linkFault(n, "cut off from the others", batch, func(v int) {
-		for _, j := range n.others(v) {
+		for _, j := range c.others(v) {
 			n.cut(v, j)
 		}
 	})
 	mute := linkFault(n, "not heard by the others", batch, func(v int) {
-		for _, j := range n.others(v) {
+		for _, j := range c.others(v) {
 			n.lose(v, j)
 		}
 	})
@@ -83,10 +79,10 @@ func TestThreeBrokersBearCutLinks(t *testing.T) {
 
 	// Each of both is in the ISR of what the other leads: the leader takes it out after replica.lag.time.max.ms, or one and a
 	// half times that, since it looks every half. Or one of both has lost the etcd leader, and its session with it.
-	others := n.others(c.controller())
+	others := c.others(c.controller())
 	l.cutBetween(n, others[0], others[1], max(c.session, lagMax*3/2)+goOnAfter+clientStuck)
 	// A leader that does not reach the controller cannot take a follower out: its partitions wait for the link, as in Kafka.
-	l.cutBetween(n, c.controller(), n.others(c.controller())[0], 0)
+	l.cutBetween(n, c.controller(), c.others(c.controller())[0], 0)
 	l.finish()
 }
 

@@ -4,11 +4,9 @@ package interop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,10 +16,8 @@ import (
 
 // trio is three brokers, each a process with a member of one etcd cluster.
 type trio struct {
-	t       *testing.T
-	brokers []*broker // broker.id is the index plus one
-	members []string  // addresses of their etcd members
-	session time.Duration
+	processes
+	members []string // addresses of their etcd members
 }
 
 // trioPartitions is how many partitions a trio's topics have.
@@ -31,7 +27,7 @@ const trioPartitions = 4
 // second off for what etcd may be late.
 const trioSession = 3 * time.Second
 
-// startTrio starts three brokers at once, as their order does not matter.
+// startTrio starts three brokers.
 func startTrio(t *testing.T, properties ...string) *trio {
 	t.Helper()
 	c := newTrio(t, properties...)
@@ -42,7 +38,7 @@ func startTrio(t *testing.T, properties ...string) *trio {
 // newTrio prepares three brokers that do not run yet.
 func newTrio(t *testing.T, properties ...string) *trio {
 	t.Helper()
-	c := &trio{t: t, session: trioSession}
+	c := &trio{processes: processes{t: t, session: trioSession}}
 	c.members = []string{reserveAddress(t), reserveAddress(t), reserveAddress(t)}
 	for i := range 3 {
 		c.brokers = append(c.brokers, newBroker(t, c.properties(i, reserveAddress(t), properties...)...))
@@ -53,7 +49,7 @@ func newTrio(t *testing.T, properties ...string) *trio {
 // startTrioIn starts three brokers, each in its namespace of the network.
 func startTrioIn(n *network, properties ...string) *trio {
 	n.t.Helper()
-	c := &trio{t: n.t, session: trioSession}
+	c := &trio{processes: processes{t: n.t, session: trioSession}}
 	for i := range 3 {
 		c.members = append(c.members, fmt.Sprint(n.addr(i+1), ":2380"))
 	}
@@ -76,19 +72,6 @@ func (c *trio) properties(i int, listen string, more ...string) []string {
 		fmt.Sprint("broker.session.timeout.ms=", c.session.Milliseconds()),
 		"default.replication.factor=3", "min.insync.replicas=2", "offsets.topic.replication.factor=3", "group.initial.rebalance.delay.ms=0",
 	}, more...)
-}
-
-func (c *trio) start(indices ...int) {
-	c.t.Helper()
-	var all sync.WaitGroup
-	errs := make([]error, len(c.brokers))
-	for _, i := range indices {
-		all.Go(func() { errs[i] = c.brokers[i].tryStart() })
-	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		c.t.Fatalf("%v\n%s", err, c.brokers[indices[0]].stderr.tail(40))
-	}
 }
 
 func (c *trio) addresses() []string {
