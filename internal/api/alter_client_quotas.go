@@ -46,19 +46,28 @@ func (h *Handlers) handleAlterClientQuotas(ctx context.Context, r *wire.Request)
 	r.Respond(resp, 0)
 }
 
-// alterClientQuota changes one entity's quotas; it tries again when someone else changed the node.
+// alterClientQuota changes one entity's quotas.
 func (h *Handlers) alterClientQuota(ctx context.Context, entry *kmsg.AlterClientQuotasRequestEntry, validateOnly bool) answerError {
 	entity, e := quotaEntityAsked(entry.Entity)
 	if e.failed() {
 		return e
 	}
+	return h.alterEntity(ctx, entity, validateOnly, func(current map[string]string) (map[string]string, answerError) {
+		return alteredQuotas(entity.kind, current, entry.Ops)
+	})
+}
+
+// alterEntity writes what change makes of an entity's settings, unless only that is to be tried, on condition that its node is as
+// it was read; it tries again when someone else changed the node.
+func (h *Handlers) alterEntity(ctx context.Context, entity entityName, validateOnly bool,
+	change func(current map[string]string) (map[string]string, answerError)) answerError {
 	for try := 0; ; try++ {
 		node, err := readQuotaNode(ctx, h.d.Store, entity)
 		if err != nil {
-			h.d.Log.Error("read quotas before a change", "entity", entity.path(), "err", err)
+			h.d.Log.Error("read an entity before a change", "entity", entity.path(), "err", err)
 			return storeError(err)
 		}
-		settings, e := alteredQuotas(entity.kind, node.settings, entry.Ops)
+		settings, e := change(node.settings)
 		if e.failed() || validateOnly {
 			return e
 		}
@@ -69,7 +78,7 @@ func (h *Handlers) alterClientQuota(ctx context.Context, entry *kmsg.AlterClient
 			return answerError{}
 		case (isConflict(err) || errors.Is(err, coord.ErrNotEmpty)) && try < conflictTriesMax:
 		default:
-			h.d.Log.Error("write quotas", "entity", entity.path(), "err", err)
+			h.d.Log.Error("write an entity", "entity", entity.path(), "err", err)
 			return storeError(err)
 		}
 	}

@@ -188,37 +188,20 @@ func scramChangesOf(req *kmsg.AlterUserSCRAMCredentialsRequest) (changes map[str
 	return changes, order
 }
 
-// alterUserSCRAM changes one user's node on condition that it is as it was read.
+// alterUserSCRAM changes one user's credentials.
 func (h *Handlers) alterUserSCRAM(ctx context.Context, user string, c *scramChange) answerError {
-	for try := 0; ; try++ {
-		node, err := readQuotaNode(ctx, h.d.Store, scramEntity(user))
-		if err != nil {
-			h.d.Log.Error("read a user before a change", "user", user, "err", err)
-			return storeError(err)
-		}
-		settings := maps.Clone(node.settings)
-		if settings == nil {
-			settings = map[string]string{}
-		}
+	return h.alterEntity(ctx, scramEntity(user), false, func(current map[string]string) (map[string]string, answerError) {
+		settings := maps.Clone(current)
 		for _, mechanism := range slices.Sorted(maps.Keys(c.set)) {
 			if c.set[mechanism] != "" {
 				settings[mechanism] = c.set[mechanism]
 				continue
 			}
 			if settings[mechanism] == "" {
-				return errorf(cluster.ResourceNotFound, "Attempt to delete a user credential that does not exist")
+				return nil, errorf(cluster.ResourceNotFound, "Attempt to delete a user credential that does not exist")
 			}
 			delete(settings, mechanism)
 		}
-		group := &atomicGroup{ops: node.writes(settings)}
-		writeGroups(ctx, h.d.Store, []*atomicGroup{group})
-		switch err := group.err; {
-		case err == nil:
-			return answerError{}
-		case (isConflict(err) || errors.Is(err, coord.ErrNotEmpty)) && try < conflictTriesMax:
-		default:
-			h.d.Log.Error("write a user", "user", user, "err", err)
-			return storeError(err)
-		}
-	}
+		return settings, answerError{}
+	})
 }
