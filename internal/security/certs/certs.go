@@ -138,27 +138,15 @@ func read(cfg *config.TLS) (*material, error) {
 	if err != nil {
 		return nil, err
 	}
-	trusted, err := readTrusted(cfg)
+	client, err := clientConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
-	lowest, highest, err := versions(cfg.Protocols)
-	if err != nil {
-		return nil, err
-	}
-	ciphers, err := cipherSuites(cfg.CipherSuites)
-	if err != nil {
-		return nil, err
-	}
+	client.Certificates = []tls.Certificate{*key}
 	server := &tls.Config{
-		Certificates: []tls.Certificate{*key}, ClientCAs: trusted, MinVersion: lowest, MaxVersion: highest, CipherSuites: ciphers,
+		Certificates: client.Certificates, ClientCAs: client.RootCAs,
+		MinVersion: client.MinVersion, MaxVersion: client.MaxVersion, CipherSuites: client.CipherSuites,
 		ClientAuth: map[string]tls.ClientAuthType{"required": tls.RequireAndVerifyClientCert, "requested": tls.VerifyClientCertIfGiven}[cfg.ClientAuth],
-	}
-	client := &tls.Config{Certificates: []tls.Certificate{*key}, RootCAs: trusted, MinVersion: lowest, MaxVersion: highest, CipherSuites: ciphers}
-	if !cfg.VerifyHost {
-		// The chain is still verified, only the name is not.
-		client.InsecureSkipVerify = true
-		client.VerifyConnection = func(cs tls.ConnectionState) error { return verifyChain(cs, trusted) }
 	}
 	return &material{server, client}, nil
 }

@@ -8,6 +8,22 @@ import (
 
 // Client is the configuration of a tool's connections to brokers. A key is optional: brokers may ask for one. The caller sets ServerName.
 func Client(cfg *config.TLS) (*tls.Config, error) {
+	c, err := clientConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.KeyStore.Location != "" || cfg.Key != "" {
+		key, err := readKey(cfg)
+		if err != nil {
+			return nil, err
+		}
+		c.Certificates = []tls.Certificate{*key}
+	}
+	return c, nil
+}
+
+// clientConfig is what the keys say of connections to servers, but for the own certificate.
+func clientConfig(cfg *config.TLS) (*tls.Config, error) {
 	trusted, err := readTrusted(cfg)
 	if err != nil {
 		return nil, err
@@ -21,13 +37,6 @@ func Client(cfg *config.TLS) (*tls.Config, error) {
 		return nil, err
 	}
 	c := &tls.Config{RootCAs: trusted, MinVersion: lowest, MaxVersion: highest, CipherSuites: ciphers}
-	if cfg.KeyStore.Location != "" || cfg.Key != "" {
-		key, err := readKey(cfg)
-		if err != nil {
-			return nil, err
-		}
-		c.Certificates = []tls.Certificate{*key}
-	}
 	if !cfg.VerifyHost {
 		// The chain is still verified, only the name is not.
 		c.InsecureSkipVerify = true
