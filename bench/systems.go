@@ -67,26 +67,17 @@ func (k klamm) start(_ context.Context, dir string) (*server, error) {
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
-	log, err := os.Create(filepath.Join(dir, "klamm.log"))
+	began := time.Now()
+	p, err := startProcess(filepath.Join(dir, "klamm.log"), k.bin, append([]string{"serve", conf}, k.args...)...)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	cmd := exec.Command(k.bin, append([]string{"serve", conf}, k.args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt of the terminal is the bench's to handle
-	cmd.Stdout, cmd.Stderr = log, log
-	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
-	return &server{addr: addr, began: began, pids: []int{cmd.Process.Pid}, data: data, stop: func() (time.Duration, error) {
+	return &server{addr: addr, began: began, pids: []int{p.cmd.Process.Pid}, data: data, stop: func() (time.Duration, error) {
 		t := time.Now()
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		if err := p.signal(syscall.SIGTERM); err != nil {
 			return 0, err
 		}
-		err := <-exited
+		err := p.wait()
 		return time.Since(t), err
 	}}, nil
 }
