@@ -167,15 +167,13 @@ func TestTombstonesGoAfterTheirRetention(t *testing.T) {
 		put("a", "1", "b", "2")
 		put("a", "")
 		filler()
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
+		advance(2 * time.Minute)
 		if v, ok := table(t, l)["a"]; !ok || v != "" {
 			t.Errorf("the tombstone is gone before its time: %q %v", v, ok)
 		}
-		time.Sleep(2 * time.Hour)
+		<-time.After(2 * time.Hour)
 		filler()
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
+		advance(2 * time.Minute)
 		got := table(t, l)
 		if _, ok := got["a"]; ok || got["b"] != "2" {
 			t.Errorf("after delete.retention.ms: %v", got)
@@ -262,7 +260,7 @@ func TestACompactedLogIsDeletedWhileTheCleanerRuns(t *testing.T) {
 		for round := range 20 {
 			l := b.log("t", 0)
 			fillTable(t, l, 60)
-			time.Sleep(time.Duration(round) * 100 * time.Millisecond) // the cleaner looks once a second
+			<-time.After(time.Duration(round) * 100 * time.Millisecond) // of fake time: the cleaner looks once a second
 			if failed := b.Delete([]cluster.TopicPartition{l.TopicPartition()}); len(failed) > 0 {
 				t.Fatalf("round %d: %v", round, failed)
 			}
@@ -270,16 +268,14 @@ func TestACompactedLogIsDeletedWhileTheCleanerRuns(t *testing.T) {
 				t.Fatalf("round %d: the log is still known", round)
 			}
 		}
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
+		advance(2 * time.Minute)
 		if pending := b.PendingDeletes(); len(pending) > 0 {
 			t.Errorf("not removed: %v", pending)
 		}
 		l := b.log("t", 0)
 		fillTable(t, l, 30)
 		want := table(t, l)
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
+		advance(5 * time.Second)
 		if d := cmp.Diff(want, table(t, l)); d != "" || l.cleaned.Load() == 0 {
 			t.Errorf("the next log of the name is cleaned to %d: %s", l.cleaned.Load(), d)
 		}

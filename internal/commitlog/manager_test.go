@@ -149,13 +149,11 @@ func TestDeletedLogsAreRenamedThenRemovedAfterTheDelay(t *testing.T) {
 		if l, err := b.GetOrCreate(tp("t", 0), cluster.TopicID{1: 9}, true); err != nil || l == old || l.LogEndOffset() != 0 {
 			t.Errorf("the same name again: %v", err)
 		}
-		time.Sleep(59 * time.Second)
-		synctest.Wait()
+		advance(59 * time.Second)
 		if n := len(b.PendingDeletes()); n != 2 {
 			t.Errorf("%d pending before the delay", n)
 		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		advance(2 * time.Second)
 		if n := len(b.PendingDeletes()); n != 0 {
 			t.Errorf("%d pending after the delay", n)
 		}
@@ -205,8 +203,7 @@ func TestR05FailingRemovalIsRetriedAndStopsNothing(t *testing.T) {
 			t.Errorf("failed deletes: %v", failed)
 		}
 		mustAppend(t, stuck, batchOf(1, 10, nowMs)) // it goes on serving
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
+		advance(5 * time.Minute)
 		pending := b.PendingDeletes()
 		if len(pending) != 1 || !errors.Is(pending[0].Err, syscall.EPERM) {
 			t.Errorf("pending: %v", pending)
@@ -223,8 +220,7 @@ func TestR05FailingRemovalIsRetriedAndStopsNothing(t *testing.T) {
 		if !b.IsDirOnline("/mem/0") {
 			t.Error("the dir went offline")
 		}
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
+		advance(10 * time.Minute)
 		if n := len(b.PendingDeletes()); n != 0 {
 			t.Errorf("%d pending", n)
 		}

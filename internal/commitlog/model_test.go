@@ -118,11 +118,11 @@ func TestALogBehavesLikeItsModel(t *testing.T) {
 			},
 			"truncate": func(rt *rapid.T) {
 				if len(m.batches) == 0 {
-					rt.Skip()
+					rt.Skip() // rapid draws another action: this one has nothing to do here
 				}
 				to := m.batches[rapid.IntRange(0, len(m.batches)-1).Draw(rt, "batch")].base
 				if to < m.start {
-					rt.Skip()
+					rt.Skip() // rapid draws another action: this one has nothing to do here
 				}
 				if _, err := l.TruncateTo(to); err != nil {
 					rt.Fatal(err)
@@ -131,7 +131,7 @@ func TestALogBehavesLikeItsModel(t *testing.T) {
 			},
 			"start over": func(rt *rapid.T) {
 				if m.end == 0 || rapid.IntRange(0, 5).Draw(rt, "rarely") > 0 {
-					rt.Skip()
+					rt.Skip() // rapid draws another action: this one has nothing to do here
 				}
 				to := m.end + 3
 				if err := l.TruncateFullyAndStartAt(to); err != nil {

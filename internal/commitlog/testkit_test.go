@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"klamm/internal/cluster"
@@ -223,3 +224,9 @@ func offsets(from, to int64) []int64 {
 var nowMs = time.Now().UnixMilli()
 
 var quiet = slog.New(slog.DiscardHandler)
+
+// advance lets fake time pass until all is quiet again.
+func advance(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}

@@ -133,18 +133,23 @@ func TestAWriteOfAFormerControllerIsFenced(t *testing.T) {
 	})
 }
 
+// hangBatches has no batch of the broker answered until it is given another hook.
+func (b *testBroker) hangBatches() {
+	never := make(chan struct{})
+	b.client.SetHook(func(call memstore.Call) memstore.Fault {
+		if call.Method == "Batch" {
+			return memstore.Fault{Wait: never}
+		}
+		return memstore.Fault{}
+	})
+}
+
 func TestASessionThatEndsWithAWriteInFlightEndsTheTerm(t *testing.T) {
 	bubble(t, func(t *testing.T, c *testCluster) {
 		one := c.start(1)
 		defer one.stop()
 		synctest.Wait()
-		never := make(chan struct{})
-		one.client.SetHook(func(call memstore.Call) memstore.Fault {
-			if call.Method == "Batch" {
-				return memstore.Fault{Wait: never}
-			}
-			return memstore.Fault{}
-		})
+		one.hangBatches()
 		c.createTopic("t", on1)
 		synctest.Wait()
 		answers := 0
@@ -177,13 +182,7 @@ func TestASettingThatChangesAsTheSessionEndsHoldsForTheNextTerm(t *testing.T) {
 		synctest.Wait()
 		c.createTopic("t", on1)
 		synctest.Wait()
-		never := make(chan struct{})
-		one.client.SetHook(func(call memstore.Call) memstore.Fault {
-			if call.Method == "Batch" {
-				return memstore.Fault{Wait: never}
-			}
-			return memstore.Fault{}
-		})
+		one.hangBatches()
 		c.createTopic("u", on1)
 		synctest.Wait()
 		one.SetTopicDeletion(false) // waits behind the event that hangs
