@@ -80,9 +80,6 @@ func appendBytes(dst, v []byte) []byte {
 // Len is the number of records so far.
 func (b *Builder) Len() int { return int(b.count) }
 
-// Size is the size of the batch so far in bytes, before compression.
-func (b *Builder) Size() int { return HeaderSize + len(b.records) }
-
 // Build returns the batch. The Builder is not to be used after it.
 func (b *Builder) Build() ([]byte, error) {
 	raw, err := Compress(make([]byte, HeaderSize, HeaderSize+len(b.records)), b.records, b.o.Compression)

@@ -132,22 +132,3 @@ func WriteFileAtomic(fsys FS, name string, data []byte) error {
 	}
 	return fsys.SyncDir(path.Dir(name))
 }
-
-// ReplaceFile replaces a file atomically for readers of a running system, but leaves durability to the kernel: after a power cut the
-// file may be the old one, the new one, empty or missing. For files that can be rebuilt.
-func ReplaceFile(fsys FS, name string, data []byte) error {
-	tmp := name + ".tmp"
-	if err := WriteFile(fsys, tmp, data); err != nil {
-		return err
-	}
-	return fsys.Rename(tmp, name)
-}
-
-// Exists reports whether the name exists.
-func Exists(fsys FS, name string) (bool, error) {
-	_, err := fsys.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
