@@ -68,5 +68,5 @@ func (r *Request) quotaActive() bool {
 	if r.Key == keySASLHandshake || r.Key == keySASLAuthenticate {
 		return false // whose time it is shows afterwards; Kafka does not count it either
 	}
-	return s.cfg.Quota != nil && s.cfg.API.apis[r.Key].Scope != InterBrokerOnly && s.cfg.Quota.Active()
+	return s.cfg.Quota != nil && s.cfg.Quota.Active() && s.cfg.API.apis[r.Key].Scope != InterBrokerOnly
 }
