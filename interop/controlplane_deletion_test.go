@@ -270,8 +270,8 @@ func addPartitionsMeanwhile(c *plane) {
 func switchDeletionOff(c *plane) {
 	c.createOnAll("kept", 1)
 	c.setForAll("delete.topic.enable", "false")
-	eventually(c.t, 10*time.Second, "deletion is refused", func() (bool, string) {
-		code := c.ask(deleteRequest(6, "kept")).(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode
+	eventually(c.t, 10*time.Second, "deletion is refused", func() (bool, string) { // asked about a topic that nobody has: a deletion that begins before the change ends
+		code := c.ask(deleteRequest(6, "unknown")).(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode
 		return code == 73, fmt.Sprint("error ", code)
 	})
 	if code := c.ask(deleteRequest(2, "kept", "unknown")).(*kmsg.DeleteTopicsResponse).Topics[1].ErrorCode; code != 42 {

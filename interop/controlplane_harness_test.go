@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -83,15 +82,32 @@ func (c *plane) thaw(i int) { c.brokers[i].signal(syscall.SIGCONT) }
 func (c *plane) controller(without ...int) (index int) {
 	c.t.Helper()
 	eventually(c.t, 20*time.Second, "one broker is the controller", func() (bool, string) {
-		for i, b := range c.brokers {
-			if !slices.Contains(without, i) && b.saysItIsTheController() {
-				index = i
-				return true, ""
-			}
-		}
-		return false, "none"
+		var found bool
+		index, found = c.whoSaysItIsTheController(without...)
+		return found, "none"
 	})
 	return index
+}
+
+// whoSaysItIsTheController asks all brokers at once and takes the first that says so: the answer of a frozen one is not waited for,
+// since its session runs out meanwhile.
+func (c *plane) whoSaysItIsTheController(without ...int) (index int, found bool) {
+	asked := c.others(without...)
+	answers := make(chan int, len(asked))
+	for _, i := range asked {
+		go func() {
+			if !c.brokers[i].saysItIsTheController() {
+				i = -1
+			}
+			answers <- i
+		}()
+	}
+	for range asked {
+		if i := <-answers; i >= 0 {
+			return i, true
+		}
+	}
+	return 0, false
 }
 
 // saysItIsTheController asks the broker; one that is down or frozen does not say so.
@@ -149,16 +165,13 @@ func (c *plane) createOnAll(name string, partitions int) {
 func (c *plane) ask(req kmsg.Request) (resp kmsg.Response) {
 	c.t.Helper()
 	eventually(c.t, 30*time.Second, kmsg.NameForKey(req.Key())+" is answered by a controller", func() (bool, string) {
-		for _, b := range c.brokers {
-			if !b.saysItIsTheController() {
-				continue
-			}
-			var err error
-			if resp, err = b.askOnce(req); err == nil && !strings.Contains(fmt.Sprintf("%+v", resp), "ErrorCode:41") {
-				return true, ""
-			}
+		i, found := c.whoSaysItIsTheController()
+		if !found {
+			return false, "no controller"
 		}
-		return false, "no controller"
+		var err error
+		resp, err = c.brokers[i].askOnce(req)
+		return err == nil && !strings.Contains(fmt.Sprintf("%+v", resp), "ErrorCode:41"), fmt.Sprintf("broker %d: %+v, %v", i+1, resp, err)
 	})
 	return resp
 }
