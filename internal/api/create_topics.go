@@ -67,10 +67,10 @@ const (
 	deletionSlowPoll = 100 * time.Millisecond
 )
 
-// deletionsUnderWay reports whether what the creations wait for will end by itself.
-func (h *Handlers) deletionsUnderWay(ctx context.Context, items []*topicCreation) bool {
+// deletionsGoOn reports whether a deletion that the creations wait for will end by itself, or has ended since they were refused.
+func (h *Handlers) deletionsGoOn(ctx context.Context, items []*topicCreation) bool {
 	return slices.ContainsFunc(items, func(c *topicCreation) bool {
-		return c.marked && h.d.Controller.DeletionInProgress(ctx, c.req.Topic)
+		return c.marked && !h.d.Controller.DeletionBlocked(ctx, c.req.Topic)
 	})
 }
 
@@ -84,7 +84,7 @@ func (h *Handlers) createAndAnswer(ctx context.Context, r *wire.Request, items [
 	waited, pause := time.Since(began), deletionPoll
 	again := ctx.Err() == nil && wait && !req.ValidateOnly && waited < timeout
 	if again && waited >= deletionGrace {
-		again, pause = h.deletionsUnderWay(ctx, open), deletionSlowPoll
+		again, pause = h.deletionsGoOn(ctx, open), deletionSlowPoll
 	}
 	for _, c := range open {
 		if c.decided = !again || !c.marked; !c.decided {

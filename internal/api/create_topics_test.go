@@ -148,6 +148,7 @@ func TestCreateTopicsRefusesANameWhoseDeletionDoesNotEnd(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, nil, func(b *testBroker) {
 				b.ctl.announces.Store(false)
+				b.ctl.blocked.Store(true)
 				b.put(coord.Create(coord.DeleteTopicPath("stuck"), nil))
 				req := createRequest(c.timeout, newTopic("stuck", 1, 1))
 				req.ValidateOnly = c.validateOnly
@@ -169,14 +170,14 @@ func TestCreateTopicsWaitsForADeletionThatIsUnderWay(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		inBubble(t, nil, func(b *testBroker) {
 			b.ctl.announces.Store(false)
-			b.ctl.deleting.Store(true)
 			b.put(coord.Create(coord.DeleteTopicPath("slow"), nil))
 			began := time.Now()
 			timer := time.AfterFunc(9*time.Second, func() {
-				b.ctl.deleting.Store(false)
 				if ends {
 					b.ctl.announces.Store(true)
 					b.put(coord.Delete(coord.DeleteTopicPath("slow"), coord.AnyVersion))
+				} else {
+					b.ctl.blocked.Store(true)
 				}
 			})
 			defer timer.Stop()

@@ -78,8 +78,9 @@ type Controller interface {
 	// TopicName resolves an id in the active controller's context.
 	TopicName(id cluster.TopicID) (string, bool)
 	IsTopicQueuedForDeletion(topic string) bool
-	// DeletionInProgress reports whether a queued deletion is under way, rather than waiting for a broker that is gone.
-	DeletionInProgress(ctx context.Context, topic string) bool
+	// DeletionBlocked reports whether a queued deletion waits for a broker that is gone, or for something else that need not come; false for
+	// one that is under way or has just ended.
+	DeletionBlocked(ctx context.Context, topic string) bool
 	AllocateProducerIDs(ctx context.Context, req *kmsg.AllocateProducerIDsRequest, done func(*kmsg.AllocateProducerIDsResponse))
 	AlterPartition(ctx context.Context, req *kmsg.AlterPartitionRequest, done func(*kmsg.AlterPartitionResponse))
 }

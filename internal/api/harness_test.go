@@ -264,7 +264,7 @@ func same(t *testing.T, want, got any) {
 // testController stands for the controller: topics in the store get the first live replica as leader and are announced
 // to the cache; marked topics leave the cache and then the store. It also is the link to itself.
 type testController struct {
-	deleting        atomic.Bool // a deletion is under way
+	blocked         atomic.Bool // deletions wait for a broker that is gone
 	featuresVersion int32       // of /feature, as the answer to UpdateFeatures tells
 	store           *memstore.Client
 	cache           *metadata.Cache
@@ -367,7 +367,7 @@ func (c *testController) IsTopicQueuedForDeletion(topic string) bool {
 	return ok
 }
 
-func (c *testController) DeletionInProgress(context.Context, string) bool { return c.deleting.Load() }
+func (c *testController) DeletionBlocked(context.Context, string) bool { return c.blocked.Load() }
 
 func (c *testController) AllocateProducerIDs(_ context.Context, req *kmsg.AllocateProducerIDsRequest, done func(*kmsg.AllocateProducerIDsResponse)) {
 	resp := kmsg.NewPtrAllocateProducerIDsResponse()

@@ -177,17 +177,16 @@ func (c *Core) TopicID(name string) (cluster.TopicID, bool) {
 	return id, !id.IsZero()
 }
 
-// DeletionInProgress reports whether a topic's deletion is under way: brokers that are registered have still to answer, or its nodes are
-// being removed. False when it waits for something else, or when there is none.
-func (c *Core) DeletionInProgress(topic string) bool {
+// DeletionBlocked reports whether a topic is queued for deletion and waits for what need not come by itself: a broker that is gone, a log dir,
+// a retry. False while registered brokers have still to answer or the topic's nodes are being removed, and for a topic that is not queued:
+// its deletion has just ended, or its marker was not seen yet.
+func (c *Core) DeletionBlocked(topic string) bool {
 	if !c.IsTopicQueuedForDeletion(topic) {
 		return false
 	}
 	d := c.ctx.deletions[topic]
-	if d.retryAt != 0 {
-		return false
-	}
-	return d.topic == nil || d.removing || len(d.toForget) > 0 || d.topic.replicas[ReplicaDeletionStarted] > 0
+	underWay := d.topic == nil || d.removing || len(d.toForget) > 0 || d.topic.replicas[ReplicaDeletionStarted] > 0
+	return d.retryAt != 0 || !underWay
 }
 
 // IsTopicQueuedForDeletion reports whether a topic is queued for deletion.

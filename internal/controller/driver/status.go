@@ -213,17 +213,15 @@ func (d *Driver) Deletions(ctx context.Context) ([]controller.DeletionExplanatio
 	return out, nil
 }
 
-// DeletionInProgress reports whether the active controller's deletion of a topic is under way, rather than waiting for a broker that is
-// gone or a retry. It waits for the event in hand. False when this broker is not the controller, or ctx ends.
-func (d *Driver) DeletionInProgress(ctx context.Context, topic string) (under bool) {
-	if !d.IsTopicQueuedForDeletion(topic) {
-		return false
+// DeletionBlocked reports whether the active controller's deletion of a topic waits for what need not come by itself; see
+// [controller.Core.DeletionBlocked]. It waits for the event in hand. True when this broker is not the controller, or ctx ends: nobody here can
+// say that waiting helps.
+func (d *Driver) DeletionBlocked(ctx context.Context, topic string) bool {
+	var blocked bool
+	if d.query(ctx, func(c *controller.Core) { blocked = c.DeletionBlocked(topic) }) != nil {
+		return true
 	}
-	var answer bool
-	if d.query(ctx, func(c *controller.Core) { answer = c.DeletionInProgress(topic) }) != nil {
-		return false
-	}
-	return answer
+	return blocked
 }
 
 // query looks into the core of the active controller, on its goroutine. What look writes may be read once query has returned nil.
