@@ -123,6 +123,17 @@ func (c *epochCache) truncateFromEnd(end int64) {
 	}
 }
 
+// dropUnused drops epochs that start at or after the log's end: no batch has them. The file may keep them, since loading drops them too
+// (Kafka: UnifiedLog.initializeLeaderEpochCache) and the first batch at that offset replaces them; a broker that hands over thousands of
+// partitions without having written to them need not write thousands of files.
+func (c *epochCache) dropUnused(end int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := len(c.entries); n > 0 && c.entries[n-1].start >= end; n-- {
+		c.entries = c.entries[:n-1]
+	}
+}
+
 // truncateFromStart drops epochs that end before the log's new start; the one that contains it then starts there.
 func (c *epochCache) truncateFromStart(start int64) {
 	c.mu.Lock()

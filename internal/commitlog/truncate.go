@@ -19,8 +19,7 @@ func (l *Log) TruncateTo(offset int64) (bool, error) {
 		return false, err
 	}
 	if end := l.LogEndOffset(); offset >= end {
-		l.epochs.truncateFromEnd(end)
-		l.m.later(l)
+		l.epochs.dropUnused(end)
 		return false, nil
 	}
 	if first := (*l.segments.Load())[0].base; offset < first {
