@@ -15,7 +15,8 @@ import (
 //
 // Only the active controller's broker serves it; others answer NOT_CONTROLLER per topic. The answer comes when the
 // topics have left this broker's metadata, which is before their data is gone; after the timeout the others have
-// REQUEST_TIMED_OUT and their deletion goes on. A timeout of 0 or less answers at once, with REQUEST_TIMED_OUT for
+// REQUEST_TIMED_OUT and their deletion goes on. Deletions that the controller refuses, because delete.topic.enable was
+// switched off since the request was accepted, are answered as it would be now. A timeout of 0 or less answers at once, with REQUEST_TIMED_OUT for
 // successes. Deleting what another request deletes is a success. Messages (v5+) stay null, as Kafka's handler leaves them.
 //
 // Needs DELETE on each topic, whether it exists or not, and DESCRIBE for its name to be told to who gave its id.
@@ -56,6 +57,7 @@ func (h *Handlers) handleDeleteTopics(ctx context.Context, r *wire.Request) {
 		of[i] = d
 	}
 	mutations := h.mutationQuota(r, 5)
+	refused := listenForRefusals(h.d.Controller, h.d.Cache)
 	h.admin.delete(ctx, items, charging(mutations))
 
 	timeout, wait := requestTimeout(req.TimeoutMillis)
@@ -70,6 +72,7 @@ func (h *Handlers) handleDeleteTopics(ctx context.Context, r *wire.Request) {
 		}
 	}
 	answer := func() {
+		refused.stop()
 		for i, t := range asked {
 			name := t.Topic
 			if of[i].name != "" && of[i].err.Code != cluster.UnknownTopicID {
@@ -83,7 +86,7 @@ func (h *Handlers) handleDeleteTopics(ctx context.Context, r *wire.Request) {
 		answer()
 		return
 	}
-	h.admin.awaitGone(items, timeout, answer)
+	h.admin.awaitGone(items, timeout, refused, answerError{Code: deletionDisabled(req.Version)}, answer)
 }
 
 // hintAtRules tells that rules outlive the topic they name, and would count for the next topic of that name (KAFKA-2700).
@@ -113,11 +116,8 @@ func (h *Handlers) deleteTopicsRefusal(req *kmsg.DeleteTopicsRequest, asked []km
 	switch {
 	case !h.d.Controller.IsActive():
 		return cluster.NotController
-	case h.d.Config.Broker().DeleteTopicEnable:
-	case req.Version < 3:
-		return cluster.InvalidRequest
-	default:
-		return cluster.TopicDeletionDisabled
+	case !h.d.Config.Broker().DeleteTopicEnable:
+		return deletionDisabled(req.Version)
 	}
 	for _, t := range asked {
 		if t.Topic != nil && t.TopicID != [16]byte{} {
@@ -125,6 +125,14 @@ func (h *Handlers) deleteTopicsRefusal(req *kmsg.DeleteTopicsRequest, asked []km
 		}
 	}
 	return cluster.None
+}
+
+// deletionDisabled is the code of each version for delete.topic.enable=false.
+func deletionDisabled(version int16) cluster.ErrorCode {
+	if version < 3 {
+		return cluster.InvalidRequest
+	}
+	return cluster.TopicDeletionDisabled
 }
 
 func (h *Handlers) deletionOf(r *wire.Request, t kmsg.DeleteTopicsRequestTopic) *topicDeletion {

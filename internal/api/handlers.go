@@ -81,6 +81,9 @@ type Controller interface {
 	// DeletionBlocked reports whether a queued deletion waits for a broker that is gone, or for something else that need not come; false for
 	// one that is under way or has just ended.
 	DeletionBlocked(ctx context.Context, topic string) bool
+	// OnDeletionRefused has refused called for each deletion marker that this broker's controller removes because deletion is
+	// disabled, with the topic's name and the marker's creation id, until stop. refused must not block.
+	OnDeletionRefused(refused func(topic string, czxid int64)) (stop func())
 	AllocateProducerIDs(ctx context.Context, req *kmsg.AllocateProducerIDsRequest, done func(*kmsg.AllocateProducerIDsResponse))
 	AlterPartition(ctx context.Context, req *kmsg.AlterPartitionRequest, done func(*kmsg.AlterPartitionResponse))
 }

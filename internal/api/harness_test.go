@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -275,6 +276,37 @@ type testController struct {
 	blocks          atomic.Int64
 	refuse          atomic.Int32 // error code for AllocateProducerIDs
 	elections       elections
+
+	mu        sync.Mutex
+	listening map[int]func(topic string, czxid int64) // for refused deletions
+	listened  int
+}
+
+func (c *testController) OnDeletionRefused(refused func(topic string, czxid int64)) (stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.listening == nil {
+		c.listening = map[int]func(string, int64){}
+	}
+	c.listened++
+	n := c.listened
+	c.listening[n] = refused
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.listening, n)
+	}
+}
+
+// tellRefused tells all who listen, and how many these are.
+func (c *testController) tellRefused(topic string, czxid int64) (listeners int) {
+	c.mu.Lock()
+	listening := maps.Clone(c.listening)
+	c.mu.Unlock()
+	for _, refused := range listening {
+		refused(topic, czxid)
+	}
+	return len(listening)
 }
 
 func (c *testController) run(ctx context.Context) {

@@ -51,6 +51,7 @@ type topicsInStore map[string]*topicInStore
 type topicInStore struct {
 	exists  bool
 	marked  bool
+	marker  int64 // creation id of the marker, when there is one
 	topic   coord.Topic
 	version int32 // of the topic's node
 	config  coord.ReadResult
@@ -80,7 +81,7 @@ func readTopics(ctx context.Context, store coord.Store, names []string) (topicsI
 	for i, name := range order {
 		t := found[name]
 		node, marker := nodes[3*i], nodes[3*i+1]
-		t.marked = marker.Err == nil
+		t.marked, t.marker = marker.Err == nil, marker.Node.Stat.Czxid
 		t.config = nodes[3*i+2]
 		if node.Err != nil {
 			continue
@@ -95,8 +96,9 @@ func readTopics(ctx context.Context, store coord.Store, names []string) (topicsI
 
 // atomicGroup is a set of writes that happen together or not at all; groups are independent of each other.
 type atomicGroup struct {
-	ops []coord.Op
-	err error // the outcome: nil, or the reason of the first operation that failed
+	ops     []coord.Op
+	err     error            // the outcome: nil, or the reason of the first operation that failed
+	results []coord.OpResult // of the operations, when err is nil
 }
 
 func (g *atomicGroup) size() int {
@@ -130,6 +132,9 @@ func writeTransaction(ctx context.Context, store coord.Store, groups []*atomicGr
 		}
 		results, err := store.Multi(ctx, ops...)
 		if err == nil {
+			for _, g := range groups {
+				g.results, results = results[:len(g.ops)], results[len(g.ops):]
+			}
 			return
 		}
 		failed := failedGroup(groups, results)

@@ -18,6 +18,7 @@ type topicDeletion struct {
 
 	err     answerError
 	current cluster.TopicID // the id of what is being deleted; zero when the topic has none
+	marker  int64           // creation id of the marker that the deletion waits with
 }
 
 // delete puts a deletion marker for each topic, which the controller turns into a deletion (Kafka:
@@ -40,7 +41,11 @@ func (a *topicAdmin) delete(ctx context.Context, items []*topicDeletion, charge 
 				continue
 			}
 			t := found[d.name]
-			if d.err = a.deletable(d, t); d.err.failed() || t.marked {
+			if d.err = a.deletable(d, t); d.err.failed() {
+				continue
+			}
+			if t.marked {
+				d.marker = t.marker
 				continue
 			}
 			if charge != nil && try == 0 {
@@ -101,6 +106,7 @@ func (a *topicAdmin) settleDeletions(items []*topicDeletion, groups []*atomicGro
 	for i, d := range items {
 		switch err := groups[i].err; {
 		case err == nil:
+			d.marker = groups[i].results[1].Stat.Czxid
 		case isConflict(err) && try < conflictTriesMax, errors.Is(err, coord.ErrUnknownOutcome) && try == 0:
 			again = append(again, d)
 		default:
@@ -111,10 +117,10 @@ func (a *topicAdmin) settleDeletions(items []*topicDeletion, groups []*atomicGro
 	return again
 }
 
-// awaitGone calls done once the topics of the items without error have left this broker's metadata, or at the deadline;
-// the unfinished ones then carry REQUEST_TIMED_OUT and their deletion goes on (Kafka: DelayedDeleteTopics). A name that
-// came back with another id is gone: the waiting is for the topic, not for the name.
-func (a *topicAdmin) awaitGone(items []*topicDeletion, timeout time.Duration, done func()) {
+// awaitGone calls done once the topics of the items without error have left this broker's metadata or will not do so, or at the deadline.
+// A deletion that the controller refuses carries refusal; the unfinished ones carry REQUEST_TIMED_OUT, and their deletion goes on (Kafka:
+// DelayedDeleteTopics). A name that came back with another id is gone: the waiting is for the topic, not for the name.
+func (a *topicAdmin) awaitGone(items []*topicDeletion, timeout time.Duration, refused *refusedDeletions, refusal answerError, done func()) {
 	var names []string
 	var waiting []*topicDeletion
 	for _, d := range items {
@@ -126,16 +132,20 @@ func (a *topicAdmin) awaitGone(items []*topicDeletion, timeout time.Duration, do
 	a.cache.Await(names, time.Now().Add(timeout),
 		func(im *metadata.Image) bool {
 			for _, d := range waiting {
-				if !isGone(im, d) {
+				if !refused.has(d) && !isGone(im, d) {
 					return false
 				}
 			}
 			return true
 		},
-		func(ok bool) {
+		func(bool) {
 			im := a.cache.Image()
 			for _, d := range waiting {
-				if !ok && !isGone(im, d) {
+				switch {
+				case refused.has(d):
+					d.err = refusal
+				case isGone(im, d):
+				default:
 					d.err = answerError{Code: cluster.RequestTimedOut}
 				}
 			}

@@ -107,16 +107,20 @@ func withoutThose(ds []*topicDeletion, drop map[*topicDeletion]bool) []*topicDel
 	return out
 }
 
-// deleteMarkers removes markers alone: of topics that do not exist, of earlier incarnations, or with deletion disabled.
-func (dc deletionClient) deleteMarkers(markers []Marker) error {
-	return chunks(dc.c, markers, func(markers []Marker) error {
+// deleteMarkers removes markers alone: of topics that do not exist, of earlier incarnations, or with deletion disabled. It
+// gives those that are gone, also when an error ended it.
+func (dc deletionClient) deleteMarkers(markers []Marker) (removed []NodeRef, err error) {
+	err = chunks(dc.c, markers, func(markers []Marker) error {
 		refs := make([]NodeRef, len(markers))
 		for i, k := range markers {
 			refs[i] = NodeRef{k.Topic, k.Czxid}
 		}
 		items, err := dc.c.remove(DeleteMarkers{refs}, len(refs))
 		for i := range items {
-			if items[i].Status == ItemFailed {
+			switch items[i].Status {
+			case ItemOK:
+				removed = append(removed, refs[i])
+			case ItemFailed:
 				dc.c.note(Warn, "deletion marker could not be removed", refs[i].Topic, items[i].Err)
 				dc.c.ctx.markersLeft = true
 				dc.c.armPartitionRetry()
@@ -124,6 +128,7 @@ func (dc deletionClient) deleteMarkers(markers []Marker) error {
 		}
 		return err
 	})
+	return removed, err
 }
 
 // mutePartitionModifications drops the watch on the topic node, so that neither its removal nor a successor that

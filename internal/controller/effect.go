@@ -33,6 +33,10 @@ type (
 	// DeletionsEnded removes topics from those queued for deletion: they are deleted, or their marker was void.
 	DeletionsEnded struct{ Topics []string }
 
+	// DeletionsRefused says that markers were removed because delete.topic.enable is false: their topics stay, and who waits
+	// for their deletion is to be told.
+	DeletionsRefused struct{ Markers []NodeRef }
+
 	// Note is a fact worth a log line, in Kafka's sense of its controller log.
 	Note struct {
 		Level   NoteLevel
@@ -515,6 +519,7 @@ func (TopicsKnown) effect()        {}
 func (TopicsForgotten) effect()    {}
 func (DeletionsQueued) effect()    {}
 func (DeletionsEnded) effect()     {}
+func (DeletionsRefused) effect()   {}
 func (Note) effect()               {}
 func (Transitions) effect()        {}
 func (StartTimer) effect()         {}

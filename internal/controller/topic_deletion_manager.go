@@ -85,12 +85,17 @@ func (m topicDeletionManager) hasBegun(t *topicContext) bool {
 	})
 }
 
-// refuse removes markers while delete.topic.enable is false.
+// refuse removes markers while delete.topic.enable is false. One that cannot be removed now is not refused yet: it is
+// looked at again, and its deletion may be enabled by then.
 func (m topicDeletionManager) refuse(markers []Marker) error {
 	for _, k := range markers {
 		m.c.note(Warn, "topic deletion is disabled: the marker is removed", k.Topic, "")
 	}
-	return m.client.deleteMarkers(markers)
+	removed, err := m.client.deleteMarkers(markers)
+	if len(removed) > 0 {
+		m.c.emit(DeletionsRefused{removed})
+	}
+	return err
 }
 
 // enqueue queues topics and starts what can be started.
@@ -139,7 +144,8 @@ func (m topicDeletionManager) queue(markers []Marker) error {
 			return err
 		}
 	}
-	return m.client.deleteMarkers(void)
+	_, err := m.client.deleteMarkers(void)
+	return err
 }
 
 func isVoid(k Marker, t *topicContext) bool {
@@ -547,7 +553,7 @@ func (c *Core) handleTopicDeletion() error {
 			known = append(known, k)
 		}
 	}
-	if err := c.tdm().client.deleteMarkers(void); err != nil {
+	if _, err := c.tdm().client.deleteMarkers(void); err != nil {
 		return err
 	}
 	return c.tdm().enqueue(known)

@@ -61,6 +61,10 @@ func (c *Cache) Await(topics []string, deadline time.Time, cond func(*Image) boo
 	c.waiters.signal()
 }
 
+// LookAgain has the conditions of those who wait for a topic evaluated once more: for one that asks about more than the
+// image, when that has changed. It does not block.
+func (c *Cache) LookAgain(topic string) { c.waiters.touched([]string{topic}) }
+
 func (w *waiters) touched(topics []string) {
 	w.mu.Lock()
 	waiting := w.mu.open > 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,6 +137,29 @@ func TestDoneMayAddTheNextWaiter(t *testing.T) {
 		synctest.Wait()
 		if !told {
 			t.Error("the second waiter was not told")
+		}
+	})
+}
+
+// A condition may ask about more than the image.
+func TestAWaiterIsAskedAgainWhenSomebodySaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(quiet())
+		defer run(t, c)()
+		var decided atomic.Bool
+		var got []bool
+		c.Await([]string{"a"}, time.Now().Add(time.Minute), func(*Image) bool { return decided.Load() }, func(ok bool) { got = append(got, ok) })
+		synctest.Wait()
+		decided.Store(true)
+		c.LookAgain("b")
+		synctest.Wait()
+		if len(got) != 0 {
+			t.Errorf("told %v by a look at another topic", got)
+		}
+		c.LookAgain("a")
+		synctest.Wait()
+		if !slices.Equal(got, []bool{true}) {
+			t.Errorf("told %v, want true once", got)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -59,5 +60,45 @@ func TestDeletionsThatBeganGoOnWhenDeletionIsSwitchedOff(t *testing.T) {
 		c.deleteTopic("late")
 		synctest.Wait()
 		two.expectGone("late")
+	})
+}
+
+// Who waits for a deletion is told that it is refused, by the marker that the waiting is for; one that goes on is none of those.
+func TestRefusedDeletionsAreTold(t *testing.T) {
+	bubble(t, func(t *testing.T, c *testCluster) {
+		one := c.start(1)
+		defer one.stop()
+		synctest.Wait()
+		two := c.start(2)
+		defer two.stop()
+		synctest.Wait()
+		c.createTopic("kept", on12)
+		c.createTopic("gone", on12)
+		synctest.Wait()
+		type refusal struct {
+			topic string
+			czxid int64
+		}
+		var told []refusal
+		stop := one.OnDeletionRefused(func(topic string, czxid int64) { told = append(told, refusal{topic, czxid}) })
+		c.deleteTopic("gone")
+		synctest.Wait()
+		one.SetTopicDeletion(false)
+		mark := func() refusal {
+			made, err := c.admin.Multi(t.Context(), coord.Create(coord.DeleteTopicPath("kept"), nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return refusal{"kept", made[0].Stat.Czxid}
+		}
+		want := []refusal{mark(), mark()}
+		stop()
+		mark()
+		if !slices.Equal(told, want) {
+			t.Errorf("told %+v, want %+v", told, want)
+		}
+		one.expectGone("gone")
+		one.expectTopic("kept", 1)
 	})
 }

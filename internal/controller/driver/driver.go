@@ -19,7 +19,7 @@
 // would stop all elections. So the driver gives up office: the queues go, and the next controller, maybe this one, sends
 // every broker the whole state once. BrokerQueueOverflows counts it.
 //
-// Locks: eventQueue.mu, sender.mu, timings.mu, watches.mu, replies.mu, status.mu. None is held while another is taken,
+// Locks: eventQueue.mu, sender.mu, timings.mu, watches.mu, replies.mu, refusals.mu, status.mu. None is held while another is taken,
 // nor across IO, channel operations or callbacks.
 package driver
 
@@ -131,16 +131,17 @@ type Driver struct {
 	log         *slog.Logger
 	stateChange *slog.Logger
 
-	queue   *eventQueue
-	replies *replies
-	watches *watches
-	view    atomic.Pointer[view]       // who is active and what it knows; replaced by the owner
-	session atomic.Pointer[sessionRun] // replaced by the session goroutine
-	status  *status
-	senders atomic.Pointer[map[cluster.BrokerID]*sender] // replaced by the owner
-	running sync.WaitGroup                               // senders
-	unclean atomic.Bool                                  // unclean.leader.election.enable now, for a core that starts anew
-	deletes atomic.Bool                                  // delete.topic.enable now, likewise
+	queue    *eventQueue
+	replies  *replies
+	refusals refusals
+	watches  *watches
+	view     atomic.Pointer[view]       // who is active and what it knows; replaced by the owner
+	session  atomic.Pointer[sessionRun] // replaced by the session goroutine
+	status   *status
+	senders  atomic.Pointer[map[cluster.BrokerID]*sender] // replaced by the owner
+	running  sync.WaitGroup                               // senders
+	unclean  atomic.Bool                                  // unclean.leader.election.enable now, for a core that starts anew
+	deletes  atomic.Bool                                  // delete.topic.enable now, likewise
 
 	own owner // state of the owner goroutine
 }

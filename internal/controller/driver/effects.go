@@ -36,6 +36,8 @@ func (d *Driver) carryOut(effects []controller.Effect) *controller.Store {
 			for _, t := range e.Topics {
 				d.view.Load().queued.Delete(t)
 			}
+		case controller.DeletionsRefused:
+			d.refusals.tell(e.Markers)
 		case controller.Note:
 			d.note(e)
 		case controller.Transitions:
