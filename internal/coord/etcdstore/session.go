@@ -101,24 +101,31 @@ func (s *session) keepAlive(ctx context.Context, lastContact time.Time) {
 	heartbeat := time.NewTicker(interval)
 	defer heartbeat.Stop()
 	for {
-		deadline := time.Until(lastContact.Add(s.ttl - s.ttl/20))
-		fence := time.NewTimer(deadline)
+		fence := lastContact.Add(s.ttl - s.ttl/20)
+		atFence := time.NewTimer(time.Until(fence))
 		select {
 		case <-ctx.Done():
-			fence.Stop()
+			atFence.Stop()
 			return
-		case <-fence.C:
+		case <-atFence.C:
+		case <-heartbeat.C:
+			atFence.Stop()
+		}
+		// In a process that stood still both may be due, and then the session has ended.
+		sent := time.Now()
+		left := fence.Sub(sent)
+		if left <= 0 {
 			s.store.options.log.Warn("session ended: the coordination store did not answer in time", "session", s.ID())
 			return
-		case <-heartbeat.C:
-			fence.Stop()
 		}
-		sent := time.Now()
-		try, cancel := context.WithTimeout(ctx, min(interval, deadline))
+		try, cancel := context.WithTimeout(ctx, min(interval, left))
 		answer, err := s.store.backend.KeepAliveOnce(try, s.id)
 		cancel()
 		switch {
 		case err == nil && answer.TTL > 0:
+			if silent := time.Since(lastContact); silent > s.ttl/2 {
+				s.store.options.log.Warn("session renewed late: this process or the coordination store stood still", "session", s.ID(), "duration", silent)
+			}
 			lastContact = sent
 		case err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound):
 			s.store.options.log.Warn("session expired", "session", s.ID())

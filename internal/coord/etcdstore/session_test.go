@@ -1,10 +1,14 @@
 package etcdstore
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"klamm/internal/coord"
 )
@@ -84,6 +88,94 @@ func TestASessionWithoutContactFencesItselfBeforeItsNodesGo(t *testing.T) {
 	})
 }
 
+// renewals notes when the last renewal was sent that was answered. From the moment that lost is set on none is.
+type renewals struct {
+	backend
+	lost atomic.Bool
+	sent time.Time
+}
+
+func (r *renewals) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+	sent := time.Now()
+	if r.lost.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	answer, err := r.backend.KeepAliveOnce(ctx, id)
+	if err == nil {
+		r.sent = sent
+	}
+	return answer, err
+}
+
+// Whenever contact is lost, the session has ended a twentieth of the ttl before the engine may end it; a renewal that is under way
+// then does not keep it up.
+func TestASessionEndsOnTimeWheneverContactIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &faultyBackend{}
+		s, _ := newFaulty(t, b, time.Second)
+		r := &renewals{backend: b.backend}
+		s.backend = r
+		for phase := time.Duration(0); phase < bubbleTTL/5; phase += bubbleTTL / 50 {
+			r.lost.Store(false)
+			sess, err := s.OpenSession(t.Context(), bubbleTTL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(bubbleTTL + phase)
+			r.lost.Store(true)
+			<-sess.Done()
+			if got, want := time.Since(r.sent), bubbleTTL-bubbleTTL/20; got != want {
+				t.Errorf("contact lost %v after a renewal was due: the session ended %v after the last contact, want %v", phase, got, want)
+			}
+		}
+	})
+}
+
+// A process that stood still for longer than its session finds it ended, although the engine would still renew it.
+func TestASessionThatStoodStillForTooLongHasEnded(t *testing.T) {
+	for range 10 { // more than one thing is due when it goes on
+		synctest.Test(t, func(t *testing.T) {
+			b := &faultyBackend{}
+			s, _ := newFaulty(t, b, time.Second)
+			r := &stalling{backend: b.backend, stall: make(chan time.Duration, 1)}
+			s.backend = r
+			sess, err := s.OpenSession(t.Context(), bubbleTTL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(bubbleTTL)
+			r.stall <- bubbleTTL - bubbleTTL/20 + time.Millisecond
+			<-sess.Done()
+			if r.after != 0 {
+				t.Errorf("%d renewals were sent after the session's end", r.after)
+			}
+		})
+	}
+}
+
+// stalling stands still in one renewal, which fails, as a process does that gets no processor.
+type stalling struct {
+	backend
+	stall chan time.Duration
+	stood bool
+	after int // renewals that came afterwards
+}
+
+func (r *stalling) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+	if r.stood {
+		r.after++
+	}
+	select {
+	case d := <-r.stall:
+		<-time.After(d)
+		r.stood = true
+		return nil, context.DeadlineExceeded
+	default:
+		return r.backend.KeepAliveOnce(ctx, id)
+	}
+}
+
 func TestSessionsOfAClosedStoreEndByTheirTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEmbedded(t, t.TempDir())
@@ -115,12 +207,18 @@ func TestSessionsOfAClosedStoreEndByTheirTTL(t *testing.T) {
 	})
 }
 
-func TestAShortLossOfContactDoesNoHarm(t *testing.T) {
+func TestAShortLossOfContactDoesNoHarmAndIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &faultyBackend{}
 		s, e := newFaulty(t, b, time.Second)
+		told := &lines{want: "session renewed late", found: make(chan string, 10)}
+		s.options.log = told.logger()
 		sess := openEphemeral(t, s, "/e")
-		for range 5 {
+		for n := range 5 {
+			<-time.After(bubbleTTL)
+			if len(told.found) != n {
+				t.Errorf("after %d losses of contact %d are told", n, len(told.found))
+			}
 			b.swallow.Store(true)
 			<-time.After(bubbleTTL / 2)
 			b.swallow.Store(false)
