@@ -23,8 +23,19 @@ func (h *Handlers) handleLeaderAndISR(ctx context.Context, r *wire.Request) {
 		r.Close("broker stops before it could read topic configs")
 		return
 	}
-	r.Respond(h.d.Replicas.HandleLeaderAndISR(req), 0)
+	resp := h.d.Replicas.HandleLeaderAndISR(req, connOf(r))
+	if resp == nil {
+		r.Close(superseded)
+		return
+	}
+	r.Respond(resp, 0)
 }
+
+// superseded is why a connection is closed whose controller has another by now. Closing it also makes a controller that does use it connect
+// again, as its newest.
+const superseded = "the controller has a newer connection"
+
+func connOf(r *wire.Request) replica.ControlConn { return replica.ControlConn(r.Conn.ID()) }
 
 // newTopics lists the topics with a partition that this broker does not host.
 func (h *Handlers) newTopics(req *kmsg.LeaderAndISRRequest) []string {
@@ -52,7 +63,11 @@ func (h *Handlers) newTopics(req *kmsg.LeaderAndISRRequest) []string {
 
 func (h *Handlers) handleStopReplica(_ context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.StopReplicaRequest)
-	resp := h.d.Replicas.HandleStopReplica(req)
+	resp := h.d.Replicas.HandleStopReplica(req, connOf(r))
+	if resp == nil {
+		r.Close(superseded)
+		return
+	}
 	if resp.ErrorCode == 0 {
 		im := h.d.Cache.Image()
 		for _, t := range req.Topics {
@@ -80,7 +95,11 @@ func stopDeletes(req *kmsg.StopReplicaRequest, t *kmsg.StopReplicaRequestTopic) 
 // count until StopReplica.
 func (h *Handlers) handleUpdateMetadata(_ context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.UpdateMetadataRequest)
-	resp := h.d.Replicas.HandleUpdateMetadata(req)
+	resp := h.d.Replicas.HandleUpdateMetadata(req, connOf(r))
+	if resp == nil {
+		r.Close(superseded)
+		return
+	}
 	r.Respond(resp, 0)
 	if resp.ErrorCode != 0 {
 		return

@@ -541,6 +541,28 @@ func TestUpdateMetadataForgetsSettingsOfTopicsOfWhichNothingLiesHere(t *testing.
 	})
 }
 
+// A controller that has connected again does not use its former connections; what is still read of one is not applied, and it is closed.
+func TestAConnectionThatTheControllerGaveUpIsClosed(t *testing.T) {
+	inBubble(t, nil, func(b *testBroker) {
+		former := []*wire.ClientConn{b.inner(), b.inner(), b.inner()}
+		update := kmsg.NewPtrUpdateMetadataRequest()
+		update.ControllerID, update.ControllerEpoch, update.BrokerEpoch = 0, 1, 7
+		stop := kmsg.NewPtrStopReplicaRequest()
+		stop.ControllerID, stop.ControllerEpoch, stop.BrokerEpoch = 0, 1, 7
+		lead := kmsg.NewPtrLeaderAndISRRequest()
+		lead.ControllerID, lead.ControllerEpoch, lead.BrokerEpoch = 0, 1, 7
+		newest := b.inner()
+		b.doOn(newest, 4, update)
+		for i, req := range []kmsg.Request{update, stop, lead} {
+			req.SetVersion(4)
+			if resp, err := former[i].Request(b.ctx, req); err == nil {
+				t.Errorf("%T is answered: %+v", req, resp)
+			}
+			b.doOn(newest, 4, req)
+		}
+	})
+}
+
 func TestControlRequestsOfOlderVersions(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
 		inner := b.inner()

@@ -224,10 +224,10 @@ func (c *testCluster) tellLocked(tps []cluster.TopicPartition) {
 		umr.TopicStates = append(umr.TopicStates, t)
 	}
 	for _, id := range ids {
-		c.brokers[id].m.HandleUpdateMetadata(umr)
+		c.brokers[id].m.HandleUpdateMetadata(umr, 0)
 	}
 	for _, id := range ids {
-		c.brokers[id].m.HandleLeaderAndISR(c.leaderAndISRLocked(id, tps))
+		c.brokers[id].m.HandleLeaderAndISR(c.leaderAndISRLocked(id, tps), 0)
 	}
 	for _, tp := range tps {
 		c.truth[tp].fresh = false

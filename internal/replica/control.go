@@ -8,22 +8,73 @@ import (
 	"klamm/internal/cluster"
 )
 
-// brokerEpochStale is the first gate of the controller's requests: one meant for an earlier registration of this broker
-// is refused. A newer epoch is accepted: the controller may learn of a registration before the broker itself.
-func (m *Manager) brokerEpochStale(epoch int64) bool {
-	return cluster.BrokerEpoch(epoch) != cluster.NoBrokerEpoch && cluster.BrokerEpoch(epoch) < m.brokerEpoch()
+// ControlConn numbers the connections on which control requests arrive, in the order in which they were made. 0 stands for
+// a connection that nothing is known of; it counts as the newest.
+type ControlConn uint64
+
+// controlOrigin is what a control request says of where it comes from, and what it is meant for.
+type controlOrigin struct {
+	request         string // its name, for the log
+	brokerEpoch     cluster.BrokerEpoch
+	controller      cluster.BrokerID
+	controllerEpoch cluster.ControllerEpoch
+	conn            ControlConn
 }
 
-// controllerEpochStaleLocked is the second gate: a request of an older controller is refused, any other makes its
-// epoch the highest met. control is held.
-func (m *Manager) controllerEpochStaleLocked(request string, controller, epoch int32) bool {
-	if ce := cluster.ControllerEpoch(epoch); ce < m.control.epoch {
-		m.log.Warn("request of an old controller refused", "request", request, "broker", controller, "controller_epoch", ce,
-			"known_controller_epoch", m.control.epoch)
-		return true
+// verdict is what the gates make of a control request.
+type verdict uint8
+
+const (
+	admitted verdict = iota
+	// refused: it is answered with the code.
+	refused
+	// superseded: it came on a connection that its controller has given up; it is neither applied nor answered.
+	superseded
+)
+
+// admitLocked is the gate of the controller's requests. The first that holds wins:
+//
+//	meant for an earlier registration of this broker         STALE_BROKER_EPOCH
+//	of a controller older than the latest met                STALE_CONTROLLER_EPOCH
+//	of the latest controller, on a connection older than
+//	  its latest                                             superseded
+//
+// A controller has one connection to a broker and one request in flight on it; when the connection breaks, it sends the request again on the next, and
+// others after it. What the old connection had brought may be read after all that (Kafka applies it: a StopReplica, which names a topic
+// and not its id, then deletes the data of a topic that was created again).
+//
+// control is held, and stays held while the request is applied: between the look at the epochs and that, no later request may be (Kafka looks
+// at the broker epoch before it takes the lock).
+func (m *Manager) admitLocked(o controlOrigin) (verdict, cluster.ErrorCode) {
+	c := &m.control
+	switch {
+	case m.brokerEpochStaleLocked(o.brokerEpoch):
+		return refused, cluster.StaleBrokerEpoch
+	case o.controllerEpoch < c.epoch:
+		m.log.Warn("request of an old controller refused", "request", o.request, "broker", o.controller, "controller_epoch", o.controllerEpoch,
+			"known_controller_epoch", c.epoch)
+		return refused, cluster.StaleControllerEpoch
+	case o.controllerEpoch == c.epoch && o.conn != 0 && o.conn < c.conn:
+		m.log.Warn("request of a connection that its controller has given up is not applied", "request", o.request, "broker", o.controller,
+			"controller_epoch", o.controllerEpoch)
+		return superseded, cluster.None
 	}
-	m.control.epoch = cluster.ControllerEpoch(epoch)
-	return false
+	if o.controllerEpoch > c.epoch {
+		c.conn = 0
+	}
+	c.epoch, c.conn = o.controllerEpoch, max(c.conn, o.conn)
+	c.registration.met = max(c.registration.met, o.brokerEpoch)
+	return admitted, cluster.None
+}
+
+// brokerEpochStaleLocked reports whether a request is meant for an earlier registration. A newer epoch than the broker's own is
+// accepted, since the controller may learn of a registration before the broker itself; from then on the former one is over. control is held.
+func (m *Manager) brokerEpochStaleLocked(epoch cluster.BrokerEpoch) bool {
+	r := &m.control.registration
+	if own := m.brokerEpoch(); own != r.own {
+		r.own, r.met = own, own
+	}
+	return epoch != cluster.NoBrokerEpoch && epoch < r.met
 }
 
 // takeOfflineLocked marks partitions as lying on a failed disk. control is held.

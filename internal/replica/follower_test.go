@@ -102,9 +102,9 @@ func TestAFollowerThatHeardFirstDoesNotWaitLong(t *testing.T) {
 		c.truth[tp] = &partitionTruth{replicas: []int32{1, 2}, fresh: true, state: cluster.LeaderAndISR{Leader: 1, ISR: []cluster.BrokerID{1, 2}}}
 		follower, leader := c.leaderAndISRLocked(2, []cluster.TopicPartition{tp}), c.leaderAndISRLocked(1, []cluster.TopicPartition{tp})
 		c.mu.Unlock()
-		c.brokers[2].m.HandleLeaderAndISR(follower)
+		c.brokers[2].m.HandleLeaderAndISR(follower, 0)
 		pass(100 * time.Millisecond)
-		c.brokers[1].m.HandleLeaderAndISR(leader)
+		c.brokers[1].m.HandleLeaderAndISR(leader, 0)
 		start := time.Now()
 		acked := make(chan time.Time, 1)
 		c.leader(tp).Append(AppendRequest{Acks: -1, Timeout: time.Minute, Partitions: []AppendPartition{{TP: tp, Records: testBatch("x")}}}, func([]AppendResult) { acked <- time.Now() })
@@ -225,7 +225,7 @@ func TestStoppedPartitionsAreNotFollowed(t *testing.T) {
 	withCluster(t, 2, nil, func(t *testing.T, c *testCluster) {
 		c.create(tpT, 1, 2)
 		pass(time.Second)
-		c.brokers[2].m.HandleStopReplica(stopRequest(3, false, stop{tp: tpT, epoch: -2, delete: true}))
+		c.brokers[2].m.HandleStopReplica(stopRequest(3, false, stop{tp: tpT, epoch: -2, delete: true}), 0)
 		pass(time.Second)
 		if got := c.brokers[2].m.Metrics(); got.Fetchers != 0 || got.PartitionCount != 0 {
 			t.Errorf("metrics %+v", got)

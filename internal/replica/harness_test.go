@@ -62,8 +62,9 @@ func (f *faultSwitch) inject(vfs.Op) error {
 type brokerOptions struct {
 	id         cluster.BrokerID
 	epoch      cluster.BrokerEpoch
-	offlineDir bool // a second log dir that could not be opened
-	plainDisk  bool // without the switch that fails it
+	epochNow   func() cluster.BrokerEpoch // instead of epoch
+	offlineDir bool                       // a second log dir that could not be opened
+	plainDisk  bool                       // without the switch that fails it
 	config     Config
 	logConfig  func(*config.LogConfig)
 	controller ControllerChannel
@@ -107,9 +108,12 @@ func newTestBroker(t testing.TB, o brokerOptions) *testBroker {
 	if o.dial == nil {
 		o.dial = func(context.Context, cluster.BrokerID) (Conn, error) { return nil, errors.New("nobody there") }
 	}
+	if o.epochNow == nil {
+		o.epochNow = func() cluster.BrokerEpoch { return o.epoch }
+	}
 	o.config.BrokerID = b.id
 	b.Manager, err = New(Options{
-		Config: o.config, Logs: logs, Metadata: b.cache, BrokerEpoch: func() cluster.BrokerEpoch { return o.epoch }, Controller: o.controller,
+		Config: o.config, Logs: logs, Metadata: b.cache, BrokerEpoch: o.epochNow, Controller: o.controller,
 		Dial: o.dial, Log: slog.New(slog.DiscardHandler), LogDirMoveRate: o.moveRate, Hooks: Hooks{
 			LeadershipChanged: func(elected, resigned []PartitionEpoch) {
 				b.elected, b.resigned = append(b.elected, elected...), append(b.resigned, resigned...)
@@ -131,6 +135,20 @@ func (b *testBroker) Request(ctx context.Context, req kmsg.Request) (kmsg.Respon
 	b.mu.Unlock()
 	<-ctx.Done()
 	return nil, ctx.Err()
+}
+
+// The controller's requests on its newest connection.
+
+func (b *testBroker) HandleLeaderAndISR(req *kmsg.LeaderAndISRRequest) *kmsg.LeaderAndISRResponse {
+	return b.Manager.HandleLeaderAndISR(req, 0)
+}
+
+func (b *testBroker) HandleStopReplica(req *kmsg.StopReplicaRequest) *kmsg.StopReplicaResponse {
+	return b.Manager.HandleStopReplica(req, 0)
+}
+
+func (b *testBroker) HandleUpdateMetadata(req *kmsg.UpdateMetadataRequest) *kmsg.UpdateMetadataResponse {
+	return b.Manager.HandleUpdateMetadata(req, 0)
 }
 
 // start runs the broker and its logs; the returned function stops both and waits.

@@ -10,18 +10,21 @@ import (
 )
 
 // HandleLeaderAndISR applies a LeaderAndIsr request, version 0 to 7 (Kafka: ReplicaManager.becomeLeaderOrFollower).
-// The caller has checked the ClusterAction permission.
-func (m *Manager) HandleLeaderAndISR(req *kmsg.LeaderAndISRRequest) *kmsg.LeaderAndISRResponse {
+// The caller has checked the ClusterAction permission. It returns nil for a request whose connection is to be closed without an
+// answer, see admitLocked.
+func (m *Manager) HandleLeaderAndISR(req *kmsg.LeaderAndISRRequest, on ControlConn) *kmsg.LeaderAndISRResponse {
 	states := transitions(req)
 	codes := make([]cluster.ErrorCode, len(states))
-	if m.brokerEpochStale(req.BrokerEpoch) {
-		return leaderAndISRRefused(req, states, codes, cluster.StaleBrokerEpoch)
-	}
 	start := time.Now()
 	m.control.Lock()
-	if m.controllerEpochStaleLocked("LeaderAndIsr", req.ControllerID, req.ControllerEpoch) {
+	verdict, code := m.admitLocked(controlOrigin{"LeaderAndIsr", cluster.BrokerEpoch(req.BrokerEpoch), cluster.BrokerID(req.ControllerID),
+		cluster.ControllerEpoch(req.ControllerEpoch), on})
+	if verdict != admitted {
 		m.control.Unlock()
-		return leaderAndISRRefused(req, states, codes, cluster.StaleControllerEpoch)
+		if verdict == superseded {
+			return nil
+		}
+		return leaderAndISRRefused(req, states, codes, code)
 	}
 	change := m.applyLeaderAndISRLocked(states, codes, req.IsKRaftController)
 	m.checkpointing.Store(true)

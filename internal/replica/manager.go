@@ -112,10 +112,13 @@ type Manager struct {
 	throttle *quota.Replication // of followers here
 	moves    *logDirMoves
 
-	// control serialises the controller's requests and holds the highest controller epoch met.
+	// control serialises the controller's requests and holds what admitLocked compares them with, the highest controller epoch met first.
 	control struct {
 		sync.Mutex
 		epoch cluster.ControllerEpoch
+		conn  ControlConn // the latest of the controller of that epoch
+		// registration is this broker's own, and the latest that a request was meant for since it is known.
+		registration struct{ own, met cluster.BrokerEpoch }
 		// orphans could not follow because their leaders were not known to be alive; UpdateMetadata may bring them.
 		orphans map[cluster.TopicPartition]transition
 		// lost are the topic ids of HostedOffline partitions, as far as they are known.
@@ -155,6 +158,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m.topics.topics = map[string]*topicStats{}
 	m.control.orphans = map[cluster.TopicPartition]transition{}
+	m.control.registration.own, m.control.registration.met = cluster.NoBrokerEpoch, cluster.NoBrokerEpoch
 	m.control.lost = map[cluster.TopicPartition]cluster.TopicID{}
 	m.hosted.partitions = map[cluster.TopicPartition]*Partition{}
 	m.produces, m.fetches, m.deletes = newPurgatory(m.timers), newPurgatory(m.timers), newPurgatory(m.timers)

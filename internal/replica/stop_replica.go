@@ -16,20 +16,22 @@ type stop struct {
 }
 
 // HandleStopReplica applies a StopReplica request, version 0 to 4 (Kafka: ReplicaManager.stopReplicas). Logs are deleted
-// in one call. The caller has checked the ClusterAction permission.
-func (m *Manager) HandleStopReplica(req *kmsg.StopReplicaRequest) *kmsg.StopReplicaResponse {
+// in one call. The caller has checked the ClusterAction permission. It returns nil for a request whose connection is to be closed
+// without an answer, see admitLocked.
+func (m *Manager) HandleStopReplica(req *kmsg.StopReplicaRequest, on ControlConn) *kmsg.StopReplicaResponse {
 	resp := kmsg.NewPtrStopReplicaResponse()
 	resp.Version = req.Version
-	if m.brokerEpochStale(req.BrokerEpoch) {
-		resp.ErrorCode = int16(cluster.StaleBrokerEpoch)
-		return resp
-	}
 	stops := stopsOf(req)
 	codes := make([]cluster.ErrorCode, len(stops))
 	m.control.Lock()
-	if m.controllerEpochStaleLocked("StopReplica", req.ControllerID, req.ControllerEpoch) {
+	verdict, code := m.admitLocked(controlOrigin{"StopReplica", cluster.BrokerEpoch(req.BrokerEpoch), cluster.BrokerID(req.ControllerID),
+		cluster.ControllerEpoch(req.ControllerEpoch), on})
+	if verdict != admitted {
 		m.control.Unlock()
-		resp.ErrorCode = int16(cluster.StaleControllerEpoch)
+		if verdict == superseded {
+			return nil
+		}
+		resp.ErrorCode = int16(code)
 		return resp
 	}
 	accepted := m.stopLocked(stops, codes)

@@ -11,18 +11,19 @@ import (
 
 // HandleUpdateMetadata applies an UpdateMetadata request, version 0 to 8, to the metadata cache behind the gates that
 // the controller's requests share (Kafka: ReplicaManager.maybeUpdateMetadataCache). The caller has checked the
-// ClusterAction permission.
-func (m *Manager) HandleUpdateMetadata(req *kmsg.UpdateMetadataRequest) *kmsg.UpdateMetadataResponse {
+// ClusterAction permission. It returns nil for a request whose connection is to be closed without an answer, see admitLocked.
+func (m *Manager) HandleUpdateMetadata(req *kmsg.UpdateMetadataRequest, on ControlConn) *kmsg.UpdateMetadataResponse {
 	resp := kmsg.NewPtrUpdateMetadataResponse()
 	resp.Version = req.Version
-	if m.brokerEpochStale(req.BrokerEpoch) {
-		resp.ErrorCode = int16(cluster.StaleBrokerEpoch)
-		return resp
-	}
 	m.control.Lock()
-	if m.controllerEpochStaleLocked("UpdateMetadata", req.ControllerID, req.ControllerEpoch) {
+	verdict, code := m.admitLocked(controlOrigin{"UpdateMetadata", cluster.BrokerEpoch(req.BrokerEpoch), cluster.BrokerID(req.ControllerID),
+		cluster.ControllerEpoch(req.ControllerEpoch), on})
+	if verdict != admitted {
 		m.control.Unlock()
-		resp.ErrorCode = int16(cluster.StaleControllerEpoch)
+		if verdict == superseded {
+			return nil
+		}
+		resp.ErrorCode = int16(code)
 		return resp
 	}
 	before := m.metadata.Image()

@@ -162,7 +162,7 @@ func (b *testBroker) leaderAndISR(leader int32, isr, partitions []int32) {
 		topic.PartitionStates = append(topic.PartitionStates, p)
 	}
 	req.TopicStates = append(req.TopicStates, topic)
-	resp := b.replicas.HandleLeaderAndISR(req)
+	resp := b.replicas.HandleLeaderAndISR(req, 0)
 	for _, p := range resp.Partitions {
 		if p.ErrorCode != 0 {
 			b.t.Fatalf("LeaderAndIsr of partition %d: %v", p.Partition, cluster.ErrorCode(p.ErrorCode))
@@ -179,7 +179,7 @@ func (b *testBroker) announce(states ...kmsg.UpdateMetadataRequestTopicState) {
 		req.LiveBrokers = append(req.LiveBrokers, kmsg.UpdateMetadataRequestLiveBroker{ID: id, Endpoints: []kmsg.UpdateMetadataRequestLiveBrokerEndpoint{
 			{Host: "h", Port: 1, ListenerName: "PLAINTEXT"}}})
 	}
-	if resp := b.replicas.HandleUpdateMetadata(req); resp.ErrorCode != 0 {
+	if resp := b.replicas.HandleUpdateMetadata(req, 0); resp.ErrorCode != 0 {
 		b.t.Fatalf("UpdateMetadata: %v", cluster.ErrorCode(resp.ErrorCode))
 	}
 }
