@@ -50,7 +50,7 @@ func (c *Core) handleLeaderAndISRReply(ev LeaderAndISRReply) error {
 	for _, t := range ev.Request.Topics {
 		ids[t.Name] = t.TopicRef
 	}
-	var lost, strays []replicaRef
+	var lost, found, strays []replicaRef
 	for _, pe := range ev.Partitions {
 		ref, asked := ids[pe.Topic]
 		if !asked {
@@ -63,6 +63,9 @@ func (c *Core) handleLeaderAndISRReply(ev LeaderAndISRReply) error {
 		r := p.replica(id)
 		switch pe.Err {
 		case cluster.None:
+			if r.offlineDir {
+				found = append(found, replicaRef{p, id})
+			}
 			r.offlineDir, r.stray = false, false
 		case cluster.StaleControllerEpoch:
 			r.stray = false // the broker compares ids before epochs
@@ -83,11 +86,39 @@ func (c *Core) handleLeaderAndISRReply(ev LeaderAndISRReply) error {
 		}
 	}
 	c.recreate(id, strays)
-	if len(lost) == 0 {
+	if len(lost) > 0 {
+		c.noteBroker(Warn, "replicas are offline with their log dir", id, fmt.Sprintf("%d", len(lost)))
+		if err := c.replicasOffline(lost); err != nil {
+			return err
+		}
+	}
+	return c.replicasFound(id, found)
+}
+
+// replicasFound handles replicas that a broker has after all in a dir that works: it made them anew when it was told that they are new. Kafka takes note of
+// that and does nothing, until the broker starts the next time.
+func (c *Core) replicasFound(id cluster.BrokerID, rs []replicaRef) error {
+	if len(rs) == 0 {
 		return nil
 	}
-	c.noteBroker(Warn, "replicas are offline with their log dir", id, fmt.Sprintf("%d", len(lost)))
-	return c.replicasOffline(lost)
+	c.noteBroker(Info, "replicas are online again in another log dir", id, fmt.Sprintf("%d", len(rs)))
+	var serving, queued []replicaRef
+	for _, r := range rs {
+		switch {
+		case c.ctx.partition(r.TopicPartition) != r.partitionContext: // its topic's deletion has just ended
+		case r.queued():
+			queued = append(queued, r)
+		case r.replicaState(id) == OfflineReplica:
+			serving = append(serving, r)
+		}
+	}
+	if err := c.changeReplicaStates(serving, OnlineReplica); err != nil {
+		return err
+	}
+	if _, err := c.electOfflineAndNew(topicsOf(serving)); err != nil {
+		return err
+	}
+	return c.tdm().resumeFor(topicsOf(queued))
 }
 
 // recreate has a broker delete logs of an earlier incarnation and then create the replicas. A broker that cannot do
