@@ -71,6 +71,8 @@ type partitionContext struct {
 	state      PartitionState
 	// leadership is the state node as last read or written; nil when it was never initialised. The value is immutable.
 	leadership *cluster.LeaderAndISR
+	// unread: the state node could not be read, so that leadership is nil says nothing.
+	unread bool
 	// replicas holds one entry per replica that is not NonExistentReplica, in the order of their first transition.
 	replicas []replicaContext
 	// stateWatched says that the state node is watched (leader_written_isr.go).

@@ -63,6 +63,7 @@ func (p *partitionContext) isReassigned() bool {
 //	  broker to add that is not live                                 INVALID_REPLICA_ASSIGNMENT
 //	cancellation where nothing is in progress                        NO_REASSIGNMENT_IN_PROGRESS
 //	topic queued for deletion, partition unknown                     UNKNOWN_TOPIC_OR_PARTITION
+//	the state cannot be read                                         UNKNOWN_SERVER_ERROR
 //	no member of the ISR would be left (Kafka loses the data)        INVALID_REPLICA_ASSIGNMENT
 //	the topic node or the state could not be written                 UNKNOWN_SERVER_ERROR
 //
@@ -77,7 +78,7 @@ func (c *Core) handleAlterPartitionReassignments(ev AlterPartitionReassignments)
 		asked[r.TopicPartition] = r
 	}
 	slices.SortFunc(order, cluster.TopicPartition.Compare)
-	if err := c.refreshISRs(c.ctx.partitionsNamed(order)); err != nil {
+	if err := c.prepareReassignments(order); err != nil {
 		return err
 	}
 	all := make([]*reassignment, len(order))
@@ -141,6 +142,8 @@ func (c *Core) settleTarget(r *reassignment, current cluster.ReplicaAssignment, 
 		r.fail(cluster.UnknownTopicOrPartition, "The partition does not exist.")
 	case r.p.queued():
 		r.fail(cluster.UnknownTopicOrPartition, "The topic is being deleted.")
+	case r.p.unread:
+		r.fail(cluster.UnknownServerError, "The state of partition %s cannot be read.", r.p)
 	default:
 		if target == nil {
 			target = originOf(current)
@@ -314,11 +317,65 @@ func (c *Core) leaveReplicas(rs []replicaRef) error {
 	})
 }
 
+// prepareReassignments brings up to date what the controller knows of partitions before it judges wishes for them.
+func (c *Core) prepareReassignments(tps []cluster.TopicPartition) error {
+	ps := c.ctx.partitionsNamed(tps)
+	if err := c.learnLeaderships(ps); err != nil {
+		return err
+	}
+	return c.refreshISRs(ps)
+}
+
+// learnLeaderships reads the state nodes of partitions without a leadership. There may be one all the same: an earlier term wrote it and this one
+// could not read it, or the write of the first state was applied and then seemed to fail. The partition is not new then: whoever took it for new
+// would move it away from its only data.
+func (c *Core) learnLeaderships(ps []*partitionContext) error {
+	var unknown []*partitionContext
+	var tps []cluster.TopicPartition
+	for _, p := range ps {
+		if p.leadership == nil && !p.forgotten() {
+			unknown, tps = append(unknown, p), append(tps, p.TopicPartition)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	results, err := c.readStates(tps)
+	if err == nil {
+		err = c.mustStillReign(results)
+	}
+	if err != nil {
+		return err
+	}
+	b := c.newBatch()
+	var elections []*partitionContext
+	for i, p := range unknown {
+		switch r := results[i]; r.Status {
+		case ItemOK:
+			if c.adopt(b, p, r.State) {
+				elections = append(elections, p)
+			}
+			p.unread = p.leadership == nil
+		case ItemNoNode:
+			p.unread = false
+		default:
+			p.unread = true
+			c.partitionFailed(p, OnlinePartition, itemError("read the state", r))
+			c.armPartitionRetry()
+		}
+	}
+	if _, err := c.elect(b, elections, OfflineStrategy); err != nil {
+		return err
+	}
+	b.send()
+	return nil
+}
+
 // canComplete reports whether phase B can run: nothing is to be waited for, or all target replicas are in sync and one of them
 // can lead.
 func (c *Core) canComplete(p *partitionContext) bool {
 	if !p.assignment.BeingReassigned() || p.leadership == nil {
-		return true
+		return !p.unread
 	}
 	target := targetOf(p.assignment)
 	inSync := func(id cluster.BrokerID) bool { return slices.Contains(p.leadership.ISR, id) }
@@ -526,10 +583,14 @@ func (c *Core) resumeReassignments() error {
 
 func (c *Core) resumeSome(wanted func(*partitionContext) bool) error {
 	var rs []*reassignment
+	var ps []*partitionContext
 	for p := range c.ctx.partitions() {
 		if p.isReassigned() && wanted(p) {
-			rs = append(rs, &reassignment{p: p, to: p.assignment})
+			rs, ps = append(rs, &reassignment{p: p, to: p.assignment}), append(ps, p)
 		}
+	}
+	if err := c.learnLeaderships(ps); err != nil {
+		return err
 	}
 	return c.reassign(rs)
 }

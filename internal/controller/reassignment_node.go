@@ -117,7 +117,7 @@ func (c *Core) handlePartitionReassignment() error {
 	for i, t := range r.Targets {
 		tps[i] = t.TopicPartition
 	}
-	if err := c.refreshISRs(c.ctx.partitionsNamed(tps)); err != nil {
+	if err := c.prepareReassignments(tps); err != nil {
 		return err
 	}
 	all := make([]*reassignment, len(r.Targets))
