@@ -35,6 +35,8 @@ func TestAlterPartitionAnswersByItsTable(t *testing.T) {
 		{"recovered", &recovering, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 7}, 1, 3, cluster.None, true},
 		{"a dead broker", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 9), PartitionEpoch: 7}, 1, 3, cluster.IneligibleReplica, false},
 		{"a broker that shuts down", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 3), PartitionEpoch: 7}, 1, 2, cluster.IneligibleReplica, false},
+		{"a member that has registered again", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 2), BrokerEpochs: []cluster.BrokerEpoch{-1, 99}, PartitionEpoch: 7, Recovery: cluster.Recovered}, 2, 3, cluster.IneligibleReplica, false},
+		{"members in their registrations, as far as they are known", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(2, 1), BrokerEpochs: []cluster.BrokerEpoch{102, -1}, PartitionEpoch: 7}, 1, 3, cluster.None, true},
 		{"a dead broker, old version", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 9), PartitionEpoch: 7}, 1, 1, cluster.OperationNotAttempted, false},
 		{"a broker that is not assigned", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 4), PartitionEpoch: 7}, 1, 3, cluster.InvalidRequest, false},
 		{"an ISR without the sender", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(2), PartitionEpoch: 7}, 1, 3, cluster.InvalidRequest, false},
@@ -50,10 +52,18 @@ func TestAlterPartitionAnswersByItsTable(t *testing.T) {
 				Topics: []AlterPartitionTopic{{Name: "t", ID: p.topic.ID, Partitions: []AlterPartitionPartition{c.req}}}}
 			got, writes := r.request(ev)
 			a := got.(AlterPartitionResult).Topics[0].Partitions[0]
-			told := slices.Contains(c.req.ISR, 4) // a leader that does not know its assignment gets a new epoch
-			if a.Err != c.want || (writes > 0) != (c.written || told) {
+			// A sender that is behind is put right, as far as it takes.
+			told, epoch, bumped := []cluster.BrokerID(nil), cluster.LeaderEpoch(3), false
+			switch {
+			case c.want == cluster.FencedLeaderEpoch:
+				told = ids(c.from)
+			case c.want == cluster.InvalidUpdateVersion, slices.Contains(c.req.ISR, 4):
+				told, epoch, bumped = ids(1, 2, 3), 4, true
+			}
+			if a.Err != c.want || (writes > 0) != (c.written || bumped) {
 				t.Fatalf("answer %v, %d writes", a, writes)
 			}
+			r.wantLeaderAndISR(p, epoch, told...)
 			if c.want != cluster.None {
 				return
 			}
@@ -65,6 +75,72 @@ func TestAlterPartitionAnswersByItsTable(t *testing.T) {
 				t.Errorf("answer {%s}, known {%s}, want {%s}", a.State, p.leadership, want)
 			}
 		})
+	}
+}
+
+// wantLeaderAndISR: these brokers were sent LeaderAndIsr for the partition, once, with the leadership that is known and this epoch, and no others.
+func (r *rig) wantLeaderAndISR(p *partitionContext, epoch cluster.LeaderEpoch, to ...cluster.BrokerID) {
+	r.t.Helper()
+	var told []cluster.BrokerID
+	for _, e := range effectsOf[SendLeaderAndISR](r) {
+		told = append(told, e.Target.Broker)
+		if s := e.Topics[0].Partitions[0].State; !s.Equal(*p.leadership) || s.LeaderEpoch != epoch {
+			r.t.Errorf("broker %d is told {%s}, known is {%s}, want epoch %d", e.Target.Broker, s, p.leadership, epoch)
+		}
+	}
+	if !slices.Equal(told, to) {
+		r.t.Errorf("LeaderAndIsr to %v, want %v", told, to)
+	}
+}
+
+// A state node that somebody else has written is found by the write. The sender is behind, and so were the controller's own books.
+func TestALeaderWhoseStateSomebodyElseWroteIsPutRight(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		found cluster.LeaderAndISR
+		epoch cluster.LeaderEpoch
+		told  []cluster.BrokerID
+	}{
+		{"in the leader epoch", cluster.LeaderAndISR{Leader: 1, LeaderEpoch: 3, ISR: ids(1, 2, 3), PartitionEpoch: 8, ControllerEpoch: 4}, 4, ids(1, 2, 3)},
+		{"in a later one", cluster.LeaderAndISR{Leader: 2, LeaderEpoch: 4, ISR: ids(2), PartitionEpoch: 9, ControllerEpoch: 4}, 4, ids(1)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, 1, 2, 3)
+			p := r.topic("t", ids(1, 2, 3), &cluster.LeaderAndISR{Leader: 1, LeaderEpoch: 3, ISR: ids(1, 2), PartitionEpoch: 7, ControllerEpoch: 4})
+			conflicts := 1
+			r.answer = func(s Store) StoreResult {
+				if op, ok := s.Op.(SetPartitionStates); ok && conflicts > 0 && op.States[0].State.PartitionEpoch != c.found.PartitionEpoch {
+					conflicts--
+					return StoreResult{Token: s.Token, Outcome: Applied, Value: Written{[]ItemResult{{Status: ItemConflict, State: c.found, HasState: true}}}}
+				}
+				return r.accept(s)
+			}
+			got, _ := r.request(AlterPartition{Reply: 8, Broker: 1, BrokerEpoch: 101, Version: 3, Topics: []AlterPartitionTopic{{Name: "t", ID: p.topic.ID,
+				Partitions: []AlterPartitionPartition{{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 7}}}}})
+			if a := got.(AlterPartitionResult).Topics[0].Partitions[0]; a.Err != cluster.InvalidUpdateVersion || conflicts != 0 {
+				t.Errorf("answer %v", a)
+			}
+			r.wantLeaderAndISR(p, c.epoch, c.told...)
+		})
+	}
+}
+
+// Whoever is not a replica, or asks about a topic that is being deleted, is not told who leads.
+func TestASenderThatHasNothingToLeadIsNotPutRight(t *testing.T) {
+	for name, arrange := range map[string]func(r *rig, p *partitionContext) (from cluster.BrokerID){
+		"it is not assigned":         func(*rig, *partitionContext) cluster.BrokerID { return 4 },
+		"the topic is being deleted": func(r *rig, p *partitionContext) cluster.BrokerID { r.queue(p); return 1 },
+	} {
+		for _, req := range []AlterPartitionPartition{{LeaderEpoch: 2, ISR: ids(1), PartitionEpoch: 7}, {LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 6}} {
+			r := newRig(t, 1, 2, 3, 4)
+			p := r.topic("t", ids(1, 2, 3), &cluster.LeaderAndISR{Leader: 1, LeaderEpoch: 3, ISR: ids(1, 2), PartitionEpoch: 7, ControllerEpoch: 4})
+			from := arrange(r, p)
+			_, writes := r.request(AlterPartition{Reply: 8, Broker: from, BrokerEpoch: 100 + cluster.BrokerEpoch(from), Version: 3,
+				Topics: []AlterPartitionTopic{{Name: "t", ID: p.topic.ID, Partitions: []AlterPartitionPartition{req}}}})
+			if writes != 0 || len(effectsOf[SendLeaderAndISR](r)) != 0 {
+				t.Errorf("%s: %d writes, %v", name, writes, effectsOf[SendLeaderAndISR](r))
+			}
+		}
 	}
 }
 

@@ -197,9 +197,11 @@ type AlterPartitionTopic struct {
 
 // AlterPartitionPartition is one partition of an AlterPartition request.
 type AlterPartitionPartition struct {
-	Partition      int32
-	LeaderEpoch    cluster.LeaderEpoch
-	ISR            []cluster.BrokerID
+	Partition   int32
+	LeaderEpoch cluster.LeaderEpoch
+	ISR         []cluster.BrokerID
+	// BrokerEpochs are those of the ISR's members as the leader knows them, NoBrokerEpoch where it does not; nil: of none.
+	BrokerEpochs   []cluster.BrokerEpoch
 	Recovery       cluster.LeaderRecoveryState
 	PartitionEpoch cluster.PartitionEpoch
 }

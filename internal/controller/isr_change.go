@@ -19,22 +19,34 @@ import (
 //	RECOVERING with more than one ISR member                  INVALID_REQUEST
 //	known RECOVERED, requested RECOVERING                     INVALID_REQUEST
 //	ISR names a broker that is not live (shutting down is
-//	  not live)                                               INELIGIBLE_REPLICA, below v2 OPERATION_NOT_ATTEMPTED
+//	  not live), or has registered again since the leader
+//	  heard from it (KIP-903; Kafka: KRaft only)              INELIGIBLE_REPLICA, below v2 OPERATION_NOT_ATTEMPTED
 //	ISR without the sender, or with a broker that is not
 //	  assigned (as KRaft's controller)                        INVALID_REQUEST
 //	write at the partition epoch: conflict                    INVALID_UPDATE_VERSION
 //	write failed                                              UNKNOWN_SERVER_ERROR
 //
-// All partitions asked for are then announced to all brokers. A leader that names a broker which is not assigned missed the end of
-// a reassignment, whose controller died before it could tell: it is told with the next leader epoch. The leader epoch does not change, and topics queued for
+// All partitions asked for are then announced to all brokers. The leader epoch does not change, and topics queued for
 // deletion are not refused (Kafka: processAlterPartition).
+//
+// A sender whose picture is behind is put right; in Kafka it asks in vain until somebody else causes the next leader epoch:
+//
+//	its leader epoch is behind: it missed a LeaderAndIsr              it alone is sent LeaderAndIsr again
+//	its partition epoch is behind, or it names a broker that is not
+//	  assigned: the state changed and nobody told it, since the
+//	  controller died, an answer got lost and a late copy of the
+//	  request was taken, or somebody else wrote the node              all replicas are told, with the next leader epoch
+//
+// The second needs a new leader epoch because LeaderAndIsr of an epoch that a broker has seen is ignored; what is asked on the books of the one
+// before is then a case of the first, so a partition costs one write however often it is asked for.
 func (c *Core) handleAlterPartition(ev AlterPartition) error {
 	if b, known := c.ctx.brokers[ev.Broker]; !known || b.Epoch != ev.BrokerEpoch {
 		c.reply(AlterPartitionResult{Err: cluster.StaleBrokerEpoch})
 		return nil
 	}
 	result := AlterPartitionResult{Topics: make([]AlterPartitionTopicResult, len(ev.Topics))}
-	var asked, able, astray []*partitionContext
+	var asked, able []*partitionContext
+	var behind senderBehind
 	var writes []PartitionStateWrite
 	var answers []*AlterPartitionPartitionResult // of the writes
 	for i, t := range ev.Topics {
@@ -55,9 +67,7 @@ func (c *Core) handleAlterPartition(ev AlterPartition) error {
 			asked = append(asked, p)
 			state, code, write := c.judgeAlterPartition(p, req, ev)
 			answer.Err, answer.State = code, state
-			if code == cluster.InvalidRequest && !p.queued() && !p.assigns(req.ISR) {
-				astray = append(astray, p)
-			}
+			behind.note(p, code, req, ev.Broker)
 			if write {
 				able, answers = append(able, p), append(answers, answer)
 				writes = append(writes, PartitionStateWrite{p.TopicPartition, state})
@@ -76,6 +86,7 @@ func (c *Core) handleAlterPartition(ev AlterPartition) error {
 		case ItemConflict:
 			p.leadership = &r.State
 			*answers[i] = AlterPartitionPartitionResult{Partition: p.Partition, Err: cluster.InvalidUpdateVersion}
+			behind.conflicted(p, writes[i].State, ev.Broker)
 		default:
 			*answers[i] = AlterPartitionPartitionResult{Partition: p.Partition, Err: cluster.UnknownServerError}
 		}
@@ -84,10 +95,50 @@ func (c *Core) handleAlterPartition(ev AlterPartition) error {
 		c.sendUpdateMetadata(c.ctx.brokerIDs(), asked...)
 	}
 	c.reply(result)
-	if err := c.announceAssignments(astray); err != nil {
+	if err := c.putRight(behind, ev.Broker); err != nil {
 		return err
 	}
 	return c.completeWhatCan(asked)
+}
+
+// senderBehind are the partitions of an AlterPartition whose sender's picture of them is behind, see handleAlterPartition.
+type senderBehind struct {
+	leaderEpoch []*partitionContext
+	state       []*partitionContext
+}
+
+// note takes up a partition by its answer.
+func (s *senderBehind) note(p *partitionContext, code cluster.ErrorCode, req AlterPartitionPartition, sender cluster.BrokerID) {
+	if p.queued() || !slices.Contains(p.assignment.Replicas, sender) {
+		return
+	}
+	switch {
+	case code == cluster.FencedLeaderEpoch:
+		s.leaderEpoch = append(s.leaderEpoch, p)
+	case code == cluster.InvalidUpdateVersion, code == cluster.InvalidRequest && !p.assigns(req.ISR):
+		s.state = append(s.state, p)
+	}
+}
+
+// conflicted takes up a partition whose node turned out to be another than the controller knew as well.
+func (s *senderBehind) conflicted(p *partitionContext, tried cluster.LeaderAndISR, sender cluster.BrokerID) {
+	code := cluster.InvalidUpdateVersion
+	if p.leadership.LeaderEpoch > tried.LeaderEpoch {
+		code = cluster.FencedLeaderEpoch
+	}
+	s.note(p, code, AlterPartitionPartition{}, sender)
+}
+
+func (c *Core) putRight(s senderBehind, sender cluster.BrokerID) error {
+	if err := c.announceAssignments(s.state); err != nil {
+		return err
+	}
+	b := c.newBatch()
+	for _, p := range s.leaderEpoch {
+		b.addLeaderAndISR(p, []cluster.BrokerID{sender}, false)
+	}
+	b.send()
+	return nil
 }
 
 // announceAssignments tells the replicas of partitions who they are, with a new leader epoch: LeaderAndIsr of an epoch that a broker has
@@ -127,7 +178,7 @@ func (c *Core) judgeAlterPartition(p *partitionContext, req AlterPartitionPartit
 	case req.Recovery == cluster.Recovering && len(req.ISR) > 1,
 		req.Recovery == cluster.Recovering && known.Recovery == cluster.Recovered:
 		return cluster.LeaderAndISR{}, cluster.InvalidRequest, false
-	case slices.ContainsFunc(req.ISR, func(id cluster.BrokerID) bool { return !c.ctx.isLive(id) }):
+	case !c.eligible(req):
 		if ev.Version < 2 {
 			return cluster.LeaderAndISR{}, cluster.OperationNotAttempted, false
 		}
@@ -140,6 +191,21 @@ func (c *Core) judgeAlterPartition(p *partitionContext, req AlterPartitionPartit
 		Leader: ev.Broker, LeaderEpoch: known.LeaderEpoch, ISR: slices.Clone(req.ISR), Recovery: req.Recovery,
 		PartitionEpoch: req.PartitionEpoch, ControllerEpoch: c.ctx.epoch,
 	}, cluster.None, true
+}
+
+// eligible reports whether all members of a proposed ISR are live, in the registrations in which the leader found them in sync. A member that
+// has gone since and come back may have lost its disk; and a request that was refused while it was away, and is read again from a connection that
+// broke, must not come true behind the leader's back.
+func (c *Core) eligible(req AlterPartitionPartition) bool {
+	for i, id := range req.ISR {
+		if !c.ctx.isLive(id) {
+			return false
+		}
+		if req.BrokerEpochs != nil && req.BrokerEpochs[i] != cluster.NoBrokerEpoch && req.BrokerEpochs[i] != c.ctx.brokers[id].Epoch {
+			return false
+		}
+	}
+	return true
 }
 
 // assigns reports whether all brokers are replicas of the partition.

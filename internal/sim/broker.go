@@ -14,6 +14,7 @@ type broker struct {
 
 	// Memory, lost with the process.
 	controllerEpoch cluster.ControllerEpoch
+	conn            connection // the latest of that controller
 	hosted          map[cluster.TopicPartition]*hosted
 	cache           map[cluster.TopicPartition]controller.UpdateMetadataPartition
 	cacheIDs        map[string]cluster.TopicID
@@ -34,33 +35,45 @@ type hosted struct {
 	id       cluster.TopicID
 	state    cluster.LeaderAndISR
 	replicas []cluster.BrokerID
+	proposed *proposal // of its leader; nil: none
 }
 
 func (b *broker) forgetMemory() {
-	b.controllerEpoch = 0
+	b.controllerEpoch, b.conn = 0, 0
 	b.hosted = map[cluster.TopicPartition]*hosted{}
 	b.cache = map[cluster.TopicPartition]controller.UpdateMetadataPartition{}
 	b.cacheIDs = map[string]cluster.TopicID{}
 	b.live = map[cluster.BrokerID]bool{}
 }
 
+// connection numbers connections from controllers to brokers in the order in which they are made.
+type connection int64
+
+// superseded reports whether a request comes on a connection that its controller has given up. Kafka's brokers do not look at that.
+func (n *Node) superseded(t controller.Target, on connection) bool {
+	return !n.isKafka() && t.ControllerEpoch == n.controllerEpoch && on < n.conn
+}
+
 // gate is the check common to the three requests.
-func (b *broker) gate(t controller.Target) cluster.ErrorCode {
+func (b *broker) gate(t controller.Target, on connection) cluster.ErrorCode {
 	if t.BrokerEpoch != cluster.NoBrokerEpoch && t.BrokerEpoch < b.epoch {
 		return cluster.StaleBrokerEpoch
 	}
 	if t.ControllerEpoch < b.controllerEpoch {
 		return cluster.StaleControllerEpoch
 	}
-	b.controllerEpoch = t.ControllerEpoch
+	b.controllerEpoch, b.conn = t.ControllerEpoch, on
 	return cluster.None
 }
 
-// handle answers a request of a controller.
-func (n *Node) handle(req controller.Effect) controller.Event {
+// handle answers a request of a controller; nil when it came on a connection that the controller has given up.
+func (n *Node) handle(req controller.Effect, on connection) controller.Event {
+	if n.superseded(targetOf(req), on) {
+		return nil
+	}
 	switch req := req.(type) {
 	case controller.SendLeaderAndISR:
-		r := controller.LeaderAndISRReply{Request: req, Err: n.gate(req.Target)}
+		r := controller.LeaderAndISRReply{Request: req, Err: n.gate(req.Target, on)}
 		if r.Err == cluster.None {
 			for _, t := range req.Topics {
 				for _, p := range t.Partitions {
@@ -71,13 +84,13 @@ func (n *Node) handle(req controller.Effect) controller.Event {
 		}
 		return r
 	case controller.SendUpdateMetadata:
-		r := controller.UpdateMetadataReply{Request: req, Err: n.gate(req.Target)}
+		r := controller.UpdateMetadataReply{Request: req, Err: n.gate(req.Target, on)}
 		if r.Err == cluster.None {
 			n.updateMetadata(req.Update)
 		}
 		return r
 	case controller.SendStopReplica:
-		r := controller.StopReplicaReply{Request: req, Err: n.gate(req.Target)}
+		r := controller.StopReplicaReply{Request: req, Err: n.gate(req.Target, on)}
 		if r.Err == cluster.None {
 			for _, t := range req.Topics {
 				for _, p := range t.Partitions {
@@ -87,6 +100,18 @@ func (n *Node) handle(req controller.Effect) controller.Event {
 			}
 		}
 		return r
+	}
+	panic("sim: not a request")
+}
+
+func targetOf(req controller.Effect) controller.Target {
+	switch req := req.(type) {
+	case controller.SendLeaderAndISR:
+		return req.Target
+	case controller.SendUpdateMetadata:
+		return req.Target
+	case controller.SendStopReplica:
+		return req.Target
 	}
 	panic("sim: not a request")
 }
@@ -128,7 +153,7 @@ func (n *Node) leaderAndISR(tp cluster.TopicPartition, id cluster.TopicID, p con
 		return cluster.None
 	}
 	if p.State.Leader == n.id || n.live[p.State.Leader] {
-		h.state, h.replicas = p.State.Clone(), p.Assignment.Replicas
+		h.state, h.replicas, h.proposed = p.State.Clone(), p.Assignment.Replicas, nil
 	}
 	return cluster.None
 }

@@ -65,6 +65,7 @@ func (k *checks) state(tp cluster.TopicPartition, t *topicNode, old *cluster.Lea
 	k.epochs(tp, old, s)
 	k.isr(tp, t, s)
 	k.leader(tp, old, s)
+	k.counted(tp, old, s)
 }
 
 // Final looks at a cluster that has settled with all brokers running.
@@ -75,6 +76,7 @@ func (w *World) Final() {
 	k.wantedTopicsExist()
 	k.oneController()
 	k.states()
+	k.leaders()
 	for _, n := range w.Nodes() {
 		k.disk(n)
 		k.cache(n)

@@ -34,6 +34,25 @@ func (k *checks) leader(tp cluster.TopicPartition, old *cluster.LeaderAndISR, s 
 	}
 }
 
+// counted: within a leadership nobody joins the ISR whom the leader does not count, as a member or a candidate: what it lets clients read it
+// knows of those alone. A leader of Kafka's does not say which registrations it means, so what it asked for long ago may still come true.
+func (k *checks) counted(tp cluster.TopicPartition, old *cluster.LeaderAndISR, s cluster.LeaderAndISR) {
+	leader := k.w.nodes[s.Leader]
+	if old == nil || leader == nil || leader.isKafka() || s.LeaderEpoch != old.LeaderEpoch || k.touchedByHand[tp.Topic] {
+		return
+	}
+	h := leader.hosted[tp]
+	if h == nil || h.state.LeaderEpoch != s.LeaderEpoch {
+		return
+	}
+	for _, id := range s.ISR {
+		candidate := h.proposed != nil && slices.Contains(h.proposed.req.ISR, id)
+		if !slices.Contains(old.ISR, id) && !slices.Contains(h.state.ISR, id) && !candidate {
+			k.w.failf("%s gets %d into its ISR, and its leader %d does not know: {%s}", tp, id, s.Leader, h.state)
+		}
+	}
+}
+
 // states: in the end every partition has a leader, and an ISR of brokers that are assigned.
 func (k *checks) states() {
 	for name, t := range k.w.store.topics {

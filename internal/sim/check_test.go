@@ -72,6 +72,11 @@ func TestEveryCheckerCanFail(t *testing.T) {
 			w.uncleanAsked = true
 			w.checks.state(tp, w.store.topics["a"], &cluster.LeaderAndISR{Leader: 1, LeaderEpoch: 3, ISR: brokers(1), ControllerEpoch: 1}, state(2, 4, 2))
 		}, "has an unclean leader"},
+		{"the leader counts whoever joins the ISR", func(w *World) {
+			alone := cluster.LeaderAndISR{Leader: 1, ISR: brokers(1), ControllerEpoch: 1}
+			w.nodes[1].hosted[tp].state = alone
+			w.checks.state(tp, w.store.topics["a"], &alone, state(1, 0, 1, 2))
+		}, "gets 2 into its ISR, and its leader 1 does not know"},
 		{"no leader in a failed log dir", func(w *World) {
 			w.nodes[1].badDirs[w.nodes[1].logs[tp].dir] = true
 			w.checks.noLeaderInFailedDir()
@@ -136,6 +141,14 @@ func TestEveryCheckerCanFail(t *testing.T) {
 			w.checks.blockAnswered(controller.AllocateProducerIDsResult{Start: 0, Len: 10})
 		}, "handed out twice"},
 		{"producer ids are written first", func(w *World) { w.checks.blockAnswered(controller.AllocateProducerIDsResult{Start: 0, Len: 10}) }, "and not written"},
+		{"leaders know that they lead", func(w *World) {
+			delete(w.nodes[w.Leader(partition("a", 0))].hosted, partition("a", 0))
+			w.checks.leaders()
+		}, "leads a-0 and does not know of it"},
+		{"leaders know what they lead", func(w *World) {
+			w.nodes[w.Leader(partition("a", 0))].hosted[partition("a", 0)].state.PartitionEpoch++
+			w.checks.leaders()
+		}, "the store has"},
 		{"metrics equal a recount", func(w *World) {
 			w.store.topics["b"] = &topicNode{czxid: 999, partitions: map[int32]cluster.ReplicaAssignment{}, states: map[int32]cluster.LeaderAndISR{}}
 			w.CheckMetrics()

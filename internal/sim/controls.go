@@ -69,6 +69,33 @@ func (w *World) RefuseItems(percent int) { w.faults.itemFails = percent }
 // "lost-after" or "lost-middle".
 func (w *World) FaultNext(op, fault string) { w.planned = &plannedFault{op, faultNames[fault]} }
 
+// RefuseNext has a broker answer the next request whose text contains the given one with UNKNOWN_SERVER_ERROR, and not apply it: for its
+// controller it is done, and lost.
+func (w *World) RefuseNext(request string) { w.refused = request }
+
+func (w *World) refuses(req controller.Effect) bool {
+	if w.refused == "" || !strings.Contains(FormatEffect(req), w.refused) {
+		return false
+	}
+	w.tracef(nil, "is refused: %s", FormatEffect(req))
+	w.refused = ""
+	return true
+}
+
+// refusal is the answer to a refused request.
+func refusal(req controller.Effect) controller.Event {
+	const code = cluster.UnknownServerError
+	switch req := req.(type) {
+	case controller.SendLeaderAndISR:
+		return controller.LeaderAndISRReply{Request: req, Err: code}
+	case controller.SendUpdateMetadata:
+		return controller.UpdateMetadataReply{Request: req, Err: code}
+	case controller.SendStopReplica:
+		return controller.StopReplicaReply{Request: req, Err: code}
+	}
+	panic("sim: not a request")
+}
+
 type plannedFault struct {
 	op string
 	f  fault
@@ -78,7 +105,11 @@ var faultNames = map[string]fault{"unavailable": unavailable, "lost-before": los
 
 // Ask sends a request of a broker to the active controller. The event's Reply is set.
 func (w *World) Ask(make func(controller.ReplyToken, cluster.BrokerEpoch) controller.Event, from cluster.BrokerID) {
-	w.ask(w.Active(), make(w.nextToken(), w.nodes[from].epoch))
+	ev := make(w.nextToken(), w.nodes[from].epoch)
+	if a, ok := ev.(controller.AlterPartition); ok {
+		w.claim(a)
+	}
+	w.ask(w.Active(), ev)
 }
 
 // Feed puts an event into the active controller's queue.
@@ -232,7 +263,8 @@ func (w *World) ChangeRack(id cluster.BrokerID, rack string) {
 }
 
 // WriteISR has the leader of a partition write its ISR into the store itself and tell by a notification, as brokers of an inter-broker
-// protocol below 2.7-IV2 do. It reports whether the leader could.
+// protocol below 2.7-IV2 do. It reports whether the leader could. (Leaders of a topic that was removed by hand do not meet the next of its name here:
+// to that protocol they are one.)
 func (w *World) WriteISR(tp cluster.TopicPartition, isr ...cluster.BrokerID) bool {
 	t := w.store.topics[tp.Topic]
 	if t == nil {
@@ -240,7 +272,7 @@ func (w *World) WriteISR(tp cluster.TopicPartition, isr ...cluster.BrokerID) boo
 	}
 	s, ok := t.states[tp.Partition]
 	n := w.nodes[s.Leader]
-	if !ok || n == nil || !n.up || n.frozen || n.hosted[tp] == nil || n.hosted[tp].state.PartitionEpoch != s.PartitionEpoch {
+	if !ok || n == nil || !n.up || n.frozen || n.hosted[tp] == nil || n.hosted[tp].id != t.id || n.hosted[tp].state.PartitionEpoch != s.PartitionEpoch {
 		return false
 	}
 	s = s.Clone()
@@ -255,6 +287,19 @@ func (w *World) WriteISR(tp cluster.TopicPartition, isr ...cluster.BrokerID) boo
 		n.tellISRs()
 	}
 	return true
+}
+
+// WriteStateByHand gives a partition another ISR in the store, outside of any protocol: neither its leader nor the controller is told.
+func (w *World) WriteStateByHand(tp cluster.TopicPartition, isr ...cluster.BrokerID) {
+	t := w.store.topics[tp.Topic]
+	if t == nil {
+		return
+	}
+	s := t.states[tp.Partition].Clone()
+	s.ISR = isr
+	s.PartitionEpoch++
+	t.states[tp.Partition] = s
+	w.tracef(nil, "the state of %s is written by hand: {%s}", tp, s)
 }
 
 // tellISRs leaves the controller a note of the ISRs that the broker has written since the last one.

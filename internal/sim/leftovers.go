@@ -15,7 +15,7 @@ func (n *Node) hasLeftovers() bool {
 
 // leftovers are the records for the broker that it sees: a klamm broker with a session.
 func (n *Node) leftovers() []controller.Leftover {
-	if !n.up || n.session == 0 || n.frozen || slices.Contains(n.w.opts.Kafka, n.id) {
+	if !n.up || n.session == 0 || n.frozen || n.isKafka() {
 		return nil
 	}
 	records := n.w.store.leftovers[n.id]
@@ -82,10 +82,13 @@ func (w *World) Leftovers() []controller.Leftover {
 	return out
 }
 
+// isKafka reports whether the broker is Kafka's.
+func (n *Node) isKafka() bool { return slices.Contains(n.w.opts.Kafka, n.id) }
+
 // removeUnassigned is what a klamm broker does at start, before it hears of any controller: it removes replicas of topics
 // that exist, with the same id, and are not on this broker any more.
 func (n *Node) removeUnassigned() {
-	if slices.Contains(n.w.opts.Kafka, n.id) {
+	if n.isKafka() {
 		return
 	}
 	for _, tp := range sortedPartitions(n.logs) {

@@ -34,6 +34,7 @@ type Node struct {
 	effects []controller.Effect // to be carried out, in order
 	result  *controller.StoreResult
 	links   map[cluster.BrokerID][]controller.Effect // requests waiting per broker; a key is a sender
+	conns   map[cluster.BrokerID]connection          // of the senders, now
 	timers  map[controller.TimerID]controller.Time
 	watches map[controller.Watched]bool
 }
@@ -45,7 +46,7 @@ func (n *Node) start() {
 	n.forgetMemory()
 	n.core = controller.New(n.w.coreConfig(n.id))
 	n.queue, n.effects, n.result = nil, nil, nil
-	n.links = map[cluster.BrokerID][]controller.Effect{}
+	n.links, n.conns = map[cluster.BrokerID][]controller.Effect{}, map[cluster.BrokerID]connection{}
 	n.timers = map[controller.TimerID]controller.Time{}
 	n.watches = map[controller.Watched]bool{}
 	n.removeUnassigned()
@@ -189,6 +190,7 @@ func (n *Node) carryOut(e controller.Effect) {
 	case controller.StartSender:
 		if n.links[e.Broker.ID] == nil {
 			n.links[e.Broker.ID] = []controller.Effect{}
+			n.connect(e.Broker.ID)
 		}
 	case controller.StopSender:
 		n.dropLink(e.Broker)
@@ -219,19 +221,41 @@ func (n *Node) dropLink(id cluster.BrokerID) {
 		}
 	}
 	if q := n.links[id]; len(q) > 0 && n.w.chance(n.w.faults.zombie) {
-		n.w.inFlight = append(n.w.inFlight, flight{id, q[0]})
+		n.w.inFlight = append(n.w.inFlight, flight{to: id, req: q[0], on: n.conns[id]})
 	}
 	delete(n.links, id)
 }
 
-// deliver hands the request at the head of a link to its broker. When the answer is lost the request is sent again.
+// connect gives a sender a new connection.
+func (n *Node) connect(to cluster.BrokerID) {
+	n.w.connections++
+	n.conns[to] = n.w.connections
+}
+
+// deliver hands the request at the head of a link to its broker. When the connection breaks, or the answer is lost with it, the request is sent again on
+// another; the first may have got as far as the broker's socket, and be read at any later time.
 func (n *Node) deliver(to *Node) {
 	req := n.links[to.id][0]
+	if n.w.chance(n.w.faults.breaks) && !to.isKafka() {
+		n.w.inFlight = append(n.w.inFlight, flight{to: to.id, req: req, on: n.conns[to.id]})
+		n.connect(to.id)
+		return
+	}
 	if n.w.tracing() {
 		n.w.tracef(to, "= from %d: %s", n.id, FormatEffect(req))
 	}
-	reply := to.handle(req)
+	if n.w.refuses(req) {
+		n.links[to.id] = n.links[to.id][1:]
+		n.enqueue(refusal(req))
+		return
+	}
+	reply := to.handle(req, n.conns[to.id])
+	if reply == nil {
+		n.w.failf("broker %d takes the connection of its controller %d for one that is given up", to.id, n.id)
+		return
+	}
 	if n.w.chance(n.w.faults.replyLost) {
+		n.connect(to.id)
 		return
 	}
 	n.links[to.id] = n.links[to.id][1:]

@@ -45,6 +45,9 @@ func (w *World) Run(s Schedule) {
 	}
 	disturbance := 2 + w.rng.IntN(12)
 	w.randomPolicy()
+	if !s.Quiet {
+		w.faults.breaks = w.rng.IntN(15)
+	}
 	w.StartAll()
 	for _, number := range s.Steps {
 		if len(w.failures) > 0 {
@@ -251,9 +254,7 @@ func (w *World) askRandom(from *Node) {
 	case 6, 7:
 		w.ask(to, controller.ElectLeaders{Reply: token, Type: controller.ElectionType(w.rng.IntN(2)), Partitions: w.randomPartitions()})
 	default:
-		if ev, ok := w.randomAlterPartition(from, token); ok {
-			w.ask(to, ev)
-		}
+		w.proposeRandomISR(from, to)
 	}
 }
 
@@ -281,8 +282,8 @@ func (w *World) writeRandomISR(from *Node) {
 	}
 }
 
-// randomAlterPartition takes one follower in or out of the ISR of a partition that the broker leads.
-func (w *World) randomAlterPartition(from *Node, token controller.ReplyToken) (controller.Event, bool) {
+// proposeRandomISR takes one follower in or out of the ISR of a partition that the broker leads.
+func (w *World) proposeRandomISR(from, to *Node) {
 	var led []cluster.TopicPartition
 	for _, tp := range sortedPartitions(from.hosted) {
 		if from.hosted[tp].state.Leader == from.id {
@@ -290,7 +291,7 @@ func (w *World) randomAlterPartition(from *Node, token controller.ReplyToken) (c
 		}
 	}
 	if len(led) == 0 {
-		return nil, false
+		return
 	}
 	tp := led[w.rng.IntN(len(led))]
 	h := from.hosted[tp]
@@ -301,17 +302,9 @@ func (w *World) randomAlterPartition(from *Node, token controller.ReplyToken) (c
 	} else if r != from.id {
 		isr = slices.Delete(isr, i, i+1)
 	}
-	if w.opts.LeadersWriteISR {
-		// Of one that has been deposed the store refuses it.
-		if t := w.store.topics[tp.Topic]; t != nil && t.states[tp.Partition].Leader == from.id {
-			w.WriteISR(tp, isr...)
-		}
-		return nil, false
+	if !w.opts.LeadersWriteISR {
+		w.propose(from, to, tp, isr)
+	} else if t := w.store.topics[tp.Topic]; t != nil && t.states[tp.Partition].Leader == from.id {
+		w.WriteISR(tp, isr...) // of one that has been deposed the store refuses it
 	}
-	return controller.AlterPartition{
-		Reply: token, Broker: from.id, BrokerEpoch: from.epoch, Version: alterPartitionVersion(h.id),
-		Topics: []controller.AlterPartitionTopic{{Name: tp.Topic, ID: h.id, Partitions: []controller.AlterPartitionPartition{{
-			Partition: tp.Partition, LeaderEpoch: h.state.LeaderEpoch, ISR: isr, Recovery: cluster.Recovered, PartitionEpoch: h.state.PartitionEpoch,
-		}}}},
-	}, true
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 
 	"klamm/internal/cluster"
 	"klamm/internal/controller"
@@ -213,19 +212,5 @@ func stopsInOrder(id cluster.BrokerID) func(w *World) {
 }
 
 func isr(tp cluster.TopicPartition, ids ...cluster.BrokerID) func(w *World) {
-	return func(w *World) {
-		leader := w.nodes[w.Leader(tp)]
-		if leader == nil || !leader.up || leader.hosted[tp] == nil || !slices.Contains(ids, leader.id) {
-			return
-		}
-		w.Request(leader.id, func(token controller.ReplyToken, epoch cluster.BrokerEpoch) controller.Event {
-			h := leader.hosted[tp]
-			if h == nil {
-				h = &hosted{}
-			}
-			return controller.AlterPartition{Reply: token, Broker: leader.id, BrokerEpoch: epoch, Version: 3,
-				Topics: []controller.AlterPartitionTopic{{Name: tp.Topic, ID: h.id, Partitions: []controller.AlterPartitionPartition{{
-					Partition: tp.Partition, LeaderEpoch: h.state.LeaderEpoch, ISR: ids, Recovery: cluster.Recovered, PartitionEpoch: h.state.PartitionEpoch}}}}}
-		})
-	}
+	return func(w *World) { w.ProposeISR(tp, ids...) }
 }

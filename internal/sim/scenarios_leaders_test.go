@@ -1,6 +1,9 @@
 package sim
 
 import (
+	"fmt"
+	"slices"
+
 	"klamm/internal/cluster"
 	"klamm/internal/controller"
 )
@@ -45,7 +48,33 @@ func elections() []scenario {
 			acts: does((*World).BalanceLeaders, catchesUp), expect: isOn("c", 0, 3)},
 		{name: "a leader dies", opts: four, before: creates("a", brokers(4, 2), brokers(3, 4)), acts: does(dies(4), starts(4))},
 		{name: "all replicas of a partition die one after the other", opts: four, before: creates("a", brokers(3, 4)), acts: does(dies(3), dies(4), starts(4), starts(3))},
+		{name: "a leader misses LeaderAndIsr and proposes an ISR", opts: four, before: creates("a", brokers(2, 3, 4)), acts: does(
+			all(func(w *World) { w.RefuseNext("LeaderAndIsr to 2") }, dies(4)), isr(partition("a", 0), 2, 3), starts(4), catchesUp), expect: isInSync("a", 0, 2, 3, 4)},
+		{name: "a leader's state is written by somebody else, and it proposes an ISR", opts: four, before: creates("a", brokers(2, 3, 4)), acts: does(
+			func(w *World) {
+				tp := partition("a", 0)
+				leader := w.Leader(tp)
+				if leader == cluster.NoBroker {
+					return
+				}
+				w.WriteStateByHand(tp, append(without(brokers(2, 3, 4), leader)[:1], leader)...)
+				w.ProposeISR(tp, leader)
+			}, catchesUp), expect: isInSync("a", 0, 2, 3, 4)},
 	}
+}
+
+// isInSync: the ISR of a partition is all of these, in any order.
+func isInSync(topic string, n int32, isr ...cluster.BrokerID) func(w *World) string {
+	return func(w *World) string {
+		if got := w.store.topics[topic].states[n].ISR; !slices.Equal(slices.Sorted(slices.Values(got)), isr) {
+			return fmt.Sprintf("the ISR of %s-%d is %v, not %v", topic, n, got, isr)
+		}
+		return ""
+	}
+}
+
+func without(ids []cluster.BrokerID, id cluster.BrokerID) []cluster.BrokerID {
+	return slices.DeleteFunc(ids, func(other cluster.BrokerID) bool { return other == id })
 }
 
 // reassignments are scenarios about partitions that move.

@@ -52,10 +52,12 @@ type World struct {
 
 	faults       faults
 	planned      *plannedFault
+	refused      string        // a request to a broker whose text contains it, see RefuseNext
 	faultAt      map[int]fault // by number of the effect carried out
 	sessions     int64
 	deadSessions []int64  // of processes that ended
-	inFlight     []flight // requests of senders that are gone
+	inFlight     []flight // requests whose senders, or their connections, are gone
+	connections  connection
 	ids          uint64
 
 	tokens   controller.ReplyToken
@@ -78,12 +80,15 @@ type World struct {
 
 // faults are probabilities in per cent.
 type faults struct {
-	storeUnavailable, storeLost, itemFails, replyLost, zombie, deleteFails int
+	storeUnavailable, storeLost, itemFails, replyLost, zombie, deleteFails, breaks int
 }
 
+// flight is a request of a controller to a broker, or of a leader to a controller, that arrives some time.
 type flight struct {
-	to  cluster.BrokerID
-	req controller.Effect
+	to    cluster.BrokerID
+	req   controller.Effect
+	on    connection
+	asked *controller.AlterPartition // instead of req
 }
 
 type request struct {
@@ -226,6 +231,9 @@ func (w *World) dropRequests(id cluster.BrokerID) {
 	for token, r := range w.requests {
 		if r.node == id {
 			delete(w.requests, token)
+			if a, ok := r.ev.(controller.AlterPartition); ok {
+				w.proposalFailed(a)
+			}
 		}
 	}
 }
@@ -240,22 +248,7 @@ func (w *World) answered(r controller.Reply) {
 	w.replies[r.Token] = r.Value
 	w.checks.answer(req.ev, r.Value)
 	if a, ok := req.ev.(controller.AlterPartition); ok {
-		w.applyAlterPartition(a, r.Value.(controller.AlterPartitionResult))
-	}
-}
-
-// applyAlterPartition commits a successful answer at the leader that asked.
-func (w *World) applyAlterPartition(req controller.AlterPartition, res controller.AlterPartitionResult) {
-	n := w.nodes[req.Broker]
-	for i, t := range res.Topics {
-		for _, p := range t.Partitions {
-			for tp, h := range n.hosted {
-				if p.Err == cluster.None && h.id == req.Topics[i].ID && tp.Partition == p.Partition &&
-					h.state.LeaderEpoch == p.State.LeaderEpoch && p.State.PartitionEpoch >= h.state.PartitionEpoch {
-					h.state = p.State.Clone()
-				}
-			}
-		}
+		w.proposalAnswered(a, r.Value.(controller.AlterPartitionResult))
 	}
 }
 
@@ -295,18 +288,26 @@ func (w *World) progressUpTo(limit int) []choice {
 	return out
 }
 
-// arrive delivers a request whose sender is gone, between whatever its successor sends, sometimes more than once; nobody
-// waits for the answer. A sender that lives has one request in flight, so its own requests are repeated but not reordered.
+// arrive delivers a request whose sender or connection is gone, between whatever is sent after it, sometimes more than once; nobody
+// waits for the answer.
 func (w *World) arrive(i int) {
 	f := w.inFlight[i]
 	if !w.chance(w.faults.replyLost) {
 		w.inFlight = slices.Delete(w.inFlight, i, i+1)
 	}
-	if n := w.nodes[f.to]; n.up {
+	n := w.nodes[f.to]
+	switch {
+	case !n.up:
+	case f.asked != nil:
+		ev := *f.asked
+		ev.Reply = w.nextToken()
+		w.tracef(n, "= late: %s", FormatEvent(ev))
+		w.ask(n, ev)
+	default:
 		if w.tracing() {
 			w.tracef(n, "= late: %s", FormatEffect(f.req))
 		}
-		n.handle(f.req)
+		n.handle(f.req, f.on)
 	}
 }
 
@@ -358,7 +359,7 @@ func (w *World) SettleUntil(stop func() bool) {
 // stay failed, and brokers that asked for a controlled shutdown stay in it.
 func (w *World) Calm() {
 	w.deletionsFailed = w.deletionsFailed || w.faults.deleteFails > 0
-	w.faults = faults{}
+	w.faults, w.refused = faults{}, ""
 	w.ExpireDead()
 	for _, n := range w.Nodes() {
 		n.paused = false

@@ -94,10 +94,12 @@ func alterPartitionEvent(token controller.ReplyToken, req *kmsg.AlterPartitionRe
 		topic := controller.AlterPartitionTopic{Name: t.Topic, ID: t.TopicID}
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
+			isr, epochs := requestedISR(req.Version, p)
 			topic.Partitions = append(topic.Partitions, controller.AlterPartitionPartition{
 				Partition:      p.Partition,
 				LeaderEpoch:    cluster.LeaderEpoch(p.LeaderEpoch),
-				ISR:            requestedISR(req.Version, p),
+				ISR:            isr,
+				BrokerEpochs:   epochs,
 				Recovery:       cluster.LeaderRecoveryState(p.LeaderRecoveryState),
 				PartitionEpoch: cluster.PartitionEpoch(p.PartitionEpoch),
 			})
@@ -107,19 +109,18 @@ func alterPartitionEvent(token controller.ReplyToken, req *kmsg.AlterPartitionRe
 	return ev
 }
 
-// requestedISR reads the ISR of a request. The broker epochs of version 3 are not looked at (Kafka: as in ZooKeeper mode).
-func requestedISR(version int16, p *kmsg.AlterPartitionRequestTopicPartition) []cluster.BrokerID {
-	var isr []cluster.BrokerID
+// requestedISR reads the ISR of a request, and from version 3 on its members' broker epochs.
+func requestedISR(version int16, p *kmsg.AlterPartitionRequestTopicPartition) (isr []cluster.BrokerID, epochs []cluster.BrokerEpoch) {
 	if version < 3 {
 		for _, id := range p.NewISR {
 			isr = append(isr, cluster.BrokerID(id))
 		}
-		return isr
+		return isr, nil
 	}
 	for _, m := range p.NewEpochISR {
-		isr = append(isr, cluster.BrokerID(m.BrokerID))
+		isr, epochs = append(isr, cluster.BrokerID(m.BrokerID)), append(epochs, cluster.BrokerEpoch(m.BrokerEpoch))
 	}
-	return isr
+	return isr, epochs
 }
 
 func alterPartitionResponse(version int16, answer controller.AlterPartitionResult) *kmsg.AlterPartitionResponse {
