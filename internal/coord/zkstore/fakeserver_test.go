@@ -14,6 +14,9 @@ import (
 	"klamm/internal/coord"
 )
 
+// errRefused is what a server says that is down.
+var errRefused = errors.New("refused")
+
 // fakeServer speaks enough of ZooKeeper's protocol over net.Pipe for the client to be tested in fake time: sessions,
 // reads, multi, watches, and the faults that a network and a server have.
 type fakeServer struct {
@@ -53,7 +56,7 @@ func (f *fakeServer) dial(context.Context, string) (net.Conn, error) {
 	defer f.mu.Unlock()
 	f.dials++
 	if f.down {
-		return nil, errors.New("refused")
+		return nil, errRefused
 	}
 	client, server := net.Pipe()
 	go f.serve(server)

@@ -116,6 +116,9 @@ func (l *link) awaitUp(ctx context.Context, within time.Duration) (*zkSession, e
 		select {
 		case <-up:
 		case <-limit.C:
+			l.mu.Lock()
+			err = l.mu.lastErr
+			l.mu.Unlock()
 			return nil, fmt.Errorf("%w: no connection to %v within %v: %w", coord.ErrUnavailable, l.hosts, within, cmp.Or(err, errors.New("no answer")))
 		case <-ctx.Done():
 			return nil, ctx.Err()

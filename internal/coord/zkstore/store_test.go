@@ -262,7 +262,7 @@ func TestOpenSaysWhatItTriedWhenNoServerAnswers(t *testing.T) {
 		f.down = true
 		began := time.Now()
 		_, err := Open(t.Context(), Options{Connect: "zk1:1,zk2:2", ConnectionTimeout: 7 * time.Second, Dial: f.dial})
-		if !errors.Is(err, coord.ErrUnavailable) || time.Since(began) != 7*time.Second {
+		if !errors.Is(err, coord.ErrUnavailable) || !errors.Is(err, errRefused) || time.Since(began) != 7*time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
