@@ -36,6 +36,7 @@ type Client struct {
 	mu struct {
 		sync.Mutex
 		hook         func(Call) Fault
+		denied       []string
 		disconnected bool
 		closed       bool
 		sessions     map[*session]struct{}
@@ -50,6 +51,24 @@ func (c *Client) SetHook(hook func(Call) Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.hook = hook
+}
+
+// Deny takes the right to read nodes away, as ZooKeeper's ACLs do, in place of those that were denied before.
+func (c *Client) Deny(paths ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.denied = paths
+}
+
+// read gives a node unless it is denied to this client.
+func (c *Client) read(path string) coord.ReadResult {
+	c.mu.Lock()
+	denied := slices.Contains(c.mu.denied, path)
+	c.mu.Unlock()
+	if denied {
+		return coord.ReadResult{Node: coord.Node{Path: path}, Err: fmt.Errorf("%w: not authorized for this node", coord.ErrNoPermission)}
+	}
+	return c.engine.read(path)
 }
 
 // Disconnect makes all calls fail with coord.ErrUnavailable. Sessions end when their ttl has passed without Reconnect.
@@ -126,7 +145,7 @@ func (c *Client) Get(ctx context.Context, path string) (coord.Node, error) {
 	if _, err := c.begin(ctx, Call{Method: "Get", Paths: []string{path}}); err != nil {
 		return coord.Node{}, err
 	}
-	r := c.engine.read(path)
+	r := c.read(path)
 	return r.Node, r.Err
 }
 
@@ -137,7 +156,7 @@ func (c *Client) GetMany(ctx context.Context, paths []string) ([]coord.ReadResul
 	}
 	out := make([]coord.ReadResult, len(paths))
 	for i, p := range paths {
-		out[i] = c.engine.read(p)
+		out[i] = c.read(p)
 	}
 	return out, nil
 }

@@ -159,6 +159,28 @@ func TestANodeThatCannotBeReadLeavesWhatWasKnown(t *testing.T) {
 	})
 }
 
+func TestANodeThatMayNotBeReadLeavesWhatWasKnown(t *testing.T) {
+	var log strings.Builder
+	s := memstore.New().Client()
+	a := New(Options{Store: s, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err := a.EnsureRoots(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	deny := rule(acl.Topic, "t", acl.Literal, alice, acl.Read)
+	deny.Permission = acl.Deny
+	created(t, a.Create(t.Context(), []acl.Binding{deny, rule(acl.Topic, acl.Wildcard, acl.Literal, alice, acl.Read)}))
+	s.Deny("/kafka-acl/Topic/t")
+	if err := a.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a.Allows(alice, home, acl.Read, acl.Topic, "t") || !a.Allows(alice, home, acl.Read, acl.Topic, "u") {
+		t.Error("rules are gone that may not be read any more")
+	}
+	if !strings.Contains(log.String(), "/kafka-acl/Topic/t") || !strings.Contains(log.String(), coord.ErrNoPermission.Error()) {
+		t.Errorf("the node and the reason are not told: %s", log.String())
+	}
+}
+
 func TestSuperUsersMayDoEverything(t *testing.T) {
 	inBubble(t, func(ctx context.Context, _ coord.Store, one, _ *Authorizer) {
 		if !one.Allows("User:root", home, acl.ClusterAction, acl.Cluster, acl.ClusterName) || !one.AllowsAny("User:root", home, acl.Write, acl.Topic) {

@@ -121,11 +121,11 @@ func (a *Authorizer) refresh(ctx context.Context, patterns []acl.Pattern) error 
 	}
 	changed := make(map[acl.Pattern][]acl.Entry, len(patterns))
 	for i, n := range nodes {
-		if n.Err != nil {
+		if errors.Is(n.Err, coord.ErrNoNode) {
 			changed[patterns[i]] = nil
 			continue
 		}
-		entries, err := decode(n.Node.Data)
+		entries, err := entriesOf(n)
 		if err != nil {
 			a.log.Error("access rules cannot be read: what was known of them before stays in force", "path", paths[i], "err", err)
 			continue
@@ -134,6 +134,13 @@ func (a *Authorizer) refresh(ctx context.Context, patterns []acl.Pattern) error 
 	}
 	a.rules.Store(a.rules.Load().With(changed))
 	return nil
+}
+
+func entriesOf(n coord.ReadResult) ([]acl.Entry, error) {
+	if n.Err != nil {
+		return nil, n.Err
+	}
+	return decode(n.Node.Data)
 }
 
 func decode(data []byte) ([]acl.Entry, error) {

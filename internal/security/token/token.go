@@ -130,10 +130,10 @@ func (m *Manager) refresh(ctx context.Context, ids []string) error {
 	}
 	for i, n := range nodes {
 		var e *entry
-		if n.Err == nil {
-			t, err := coord.DecodeDelegationToken(n.Node.Data)
-			if err != nil || t.TokenID != ids[i] {
-				m.o.Log.Error("delegation token cannot be read", "path", paths[i], "err", err)
+		if !errors.Is(n.Err, coord.ErrNoNode) {
+			t, err := decode(n, ids[i])
+			if err != nil {
+				m.o.Log.Error("delegation token cannot be read: what was known of it before stays in force", "path", paths[i], "err", err)
 				continue
 			}
 			e = m.entryOf(t)
@@ -147,6 +147,17 @@ func (m *Manager) refresh(ctx context.Context, ids []string) error {
 		m.mu.Unlock()
 	}
 	return nil
+}
+
+func decode(n coord.ReadResult, id string) (coord.DelegationToken, error) {
+	if n.Err != nil {
+		return coord.DelegationToken{}, n.Err
+	}
+	t, err := coord.DecodeDelegationToken(n.Node.Data)
+	if err == nil && t.TokenID != id {
+		err = fmt.Errorf("it holds token %q", t.TokenID)
+	}
+	return t, err
 }
 
 func (m *Manager) entryOf(t coord.DelegationToken) *entry {

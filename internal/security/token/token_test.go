@@ -75,6 +75,36 @@ func TestTokensAreKeptInKafkasNodesWithoutTheirSecret(t *testing.T) {
 	})
 }
 
+func TestATokenWhoseNodeCannotBeReadIsKept(t *testing.T) {
+	var log strings.Builder
+	s := memstore.New().Client()
+	m := New(Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Secret: "shared", MaxLifetime: 7 * 24 * time.Hour, RenewTime: 24 * time.Hour,
+		CheckEvery: time.Hour, IsController: func() bool { return false }}, s)
+	if err := m.EnsureRoots(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tok := create(t, m, 0)
+	path := "/delegation_token/tokens/" + tok.TokenID
+	for reason, spoil := range map[string]func(){
+		coord.ErrNoPermission.Error(): func() { s.Deny(path) },
+		"decode delegation token": func() {
+			s.Deny()
+			if _, err := s.Multi(t.Context(), coord.Set(path, []byte("{"), coord.AnyVersion)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		log.Reset()
+		spoil()
+		if err := m.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(m.List(all)) != 1 || !strings.Contains(log.String(), path) || !strings.Contains(log.String(), reason) {
+			t.Errorf("%d tokens are known; told was: %s", len(m.List(all)), log.String())
+		}
+	}
+}
+
 func TestALifeIsBoundedAndRenewedWithinIt(t *testing.T) {
 	inBubble(t, func(ctx context.Context, _ coord.Store, _ *atomic.Bool, one, _ *Manager) {
 		now := time.Now().UnixMilli()
