@@ -50,11 +50,11 @@ func DecodeController(data []byte) (ControllerNode, error) {
 		Timestamp  looseInt          `json:"timestamp"`
 		KRaftEpoch int32             `json:"kraftControllerEpoch"`
 	}{KRaftEpoch: NoKRaftEpoch}
-	if err := decodeJSON("controller", data, &j); err != nil {
+	if err := decodeJSON(ControllerPath, data, &j); err != nil {
 		return ControllerNode{}, err
 	}
 	if j.BrokerID == nil {
-		return ControllerNode{}, fmt.Errorf("decode controller: brokerid is missing in %q", data)
+		return ControllerNode{}, fmt.Errorf("decode %s: brokerid is missing in %q", ControllerPath, data)
 	}
 	return ControllerNode{Version: j.Version, BrokerID: *j.BrokerID, TimestampMs: int64(j.Timestamp), KRaftEpoch: j.KRaftEpoch}, nil
 }
@@ -66,7 +66,7 @@ func EncodeControllerEpoch(e cluster.ControllerEpoch) []byte { return appendInt(
 func DecodeControllerEpoch(data []byte) (cluster.ControllerEpoch, error) {
 	n, err := strconv.ParseInt(string(data), 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("decode controller epoch: %w", err)
+		return 0, fmt.Errorf("decode %s: %w", ControllerEpochPath, err)
 	}
 	return cluster.ControllerEpoch(n), nil
 }
@@ -81,11 +81,11 @@ func DecodeClusterID(data []byte) (string, error) {
 	var j struct {
 		ID string `json:"id"`
 	}
-	if err := decodeJSON("cluster id", data, &j); err != nil {
+	if err := decodeJSON(ClusterIDPath, data, &j); err != nil {
 		return "", err
 	}
 	if j.ID == "" {
-		return "", fmt.Errorf("decode cluster id: id is missing in %q", data)
+		return "", fmt.Errorf("decode %s: id is missing in %q", ClusterIDPath, data)
 	}
 	return j.ID, nil
 }
@@ -273,6 +273,6 @@ func RefuseMigration(ctx context.Context, s Store) error {
 	if err != nil {
 		return fmt.Errorf("%s says that the cluster migrates to KRaft: %w", MigrationPath, err)
 	}
-	return fmt.Errorf("%s says that the cluster migrates to KRaft (controller %d, epoch %d): klamm takes no part in that",
+	return fmt.Errorf("%s says that the cluster migrates to KRaft (controller %d, epoch %d): klamm takes no part in that. Finish it or roll it back",
 		MigrationPath, m.ControllerID, m.ControllerEpoch)
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -16,31 +15,6 @@ import (
 	"klamm/internal/coord"
 	"klamm/internal/coord/memstore"
 )
-
-// denyingStore has no right to read some nodes.
-type denyingStore struct {
-	coord.Store
-	denied map[string]bool
-}
-
-var errDenied = fmt.Errorf("%w: not authorized for this node", coord.ErrNoPermission)
-
-func (s denyingStore) Get(ctx context.Context, path string) (coord.Node, error) {
-	if s.denied[path] {
-		return coord.Node{}, errDenied
-	}
-	return s.Store.Get(ctx, path)
-}
-
-func (s denyingStore) GetMany(ctx context.Context, paths []string) ([]coord.ReadResult, error) {
-	reads, err := s.Store.GetMany(ctx, paths)
-	for i := range reads {
-		if s.denied[paths[i]] {
-			reads[i] = coord.ReadResult{Err: errDenied}
-		}
-	}
-	return reads, err
-}
 
 // spoilt are nodes that hold what no broker writes, or a layout of the future. What is told of them names the path.
 var spoilt = map[string]string{
@@ -72,9 +46,7 @@ func TestABrokerLivesWithNodesThatItCannotRead(t *testing.T) {
 	for _, path := range coord.PersistentPaths() {
 		put(t, client, path, "")
 	}
-	deniedSet := map[string]bool{}
 	for _, path := range denied {
-		deniedSet[path] = true
 		put(t, client, path, `{"version":1}`)
 	}
 	for _, topic := range []string{"state", "secretstate"} {
@@ -85,7 +57,9 @@ func TestABrokerLivesWithNodesThatItCannotRead(t *testing.T) {
 	}
 	put(t, client, coord.FeaturePath, `{"version":99}`)
 	cfg := configure(t, t.TempDir(), nil)
-	r := startOn(t, cfg, denyingStore{client, deniedSet})
+	broker := engine.Client()
+	broker.Deny(denied...)
+	r := startOn(t, cfg, broker)
 	told := func(paths ...string) {
 		t.Helper()
 		for _, path := range paths {
@@ -153,6 +127,47 @@ func TestABrokerLivesWithNodesThatItCannotRead(t *testing.T) {
 	}
 	if n := strings.Count(r.log.String(), "\n"); n > 400 {
 		t.Errorf("%d lines were told: something goes round\n%.4000s", n, r.log)
+	}
+}
+
+// What the controller's office hangs on is not passed over: the broker waits, says which node keeps it from the office, and takes it when the
+// node is right.
+func TestABrokerWaitsForTheNodesOfTheOfficeToBeReadable(t *testing.T) {
+	for path, mend := range map[string]coord.Op{
+		coord.ControllerPath:      coord.Delete(coord.ControllerPath, coord.AnyVersion),
+		coord.ControllerEpochPath: coord.Set(coord.ControllerEpochPath, []byte("4"), coord.AnyVersion),
+	} {
+		t.Run(path[1:], func(t *testing.T) {
+			t.Parallel()
+			client := memstore.New().Client()
+			put(t, client, path, "nonsense")
+			r, _, _ := begin(t, Options{Config: configure(t, t.TempDir(), nil), Coordination: coordinationOn(client)})
+			if !within(20*time.Second, func() bool { return strings.Contains(r.log.String(), "decode "+path+": ") }) {
+				t.Fatalf("nothing is told of %s:\n%s", path, r.log)
+			}
+			if _, err := client.Multi(t.Context(), mend); err != nil {
+				t.Fatal(err)
+			}
+			if !within(40*time.Second, func() bool {
+				id, err := coord.ActiveController(t.Context(), client)
+				return err == nil && id == 1
+			}) {
+				t.Errorf("the office was not taken:\n%s", r.log)
+			}
+			if n := strings.Count(r.log.String(), "\n"); n > 100 {
+				t.Errorf("%d lines were told: something goes round\n%.4000s", n, r.log)
+			}
+		})
+	}
+}
+
+// A broker ends at its start where it cannot tell whether the cluster is its own.
+func TestABrokerDoesNotStartWithoutAClusterIDThatCanBeRead(t *testing.T) {
+	client := memstore.New().Client()
+	put(t, client, coord.ClusterIDPath, `{"version":"1"}`)
+	err := Run(t.Context(), Options{Config: configure(t, t.TempDir(), nil), Log: quietLog(), Coordination: coordinationOn(client)})
+	if err == nil || !strings.Contains(err.Error(), `decode /cluster/id: id is missing in "{\"version\":\"1\"}"`) {
+		t.Errorf("the broker ended with %v", err)
 	}
 }
 

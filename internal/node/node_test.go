@@ -86,12 +86,13 @@ func start(t *testing.T, cfg *config.Broker) *running {
 	return startWith(t, Options{Config: cfg})
 }
 
-func startWith(t *testing.T, o Options) *running {
+// begin starts a broker without waiting until it serves. ended gets the reason if it ends.
+func begin(t *testing.T, o Options) (r *running, banner *bannerWaiter, ended chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	banner := &bannerWaiter{whole: make(chan struct{})}
-	r := &running{log: &syncBuffer{}}
-	ended := make(chan error, 1)
+	banner = &bannerWaiter{whole: make(chan struct{})}
+	r = &running{log: &syncBuffer{}}
+	ended = make(chan error, 1)
 	go func() {
 		o.Log, o.Banner, o.Version = slog.New(slog.NewTextHandler(r.log, nil)), banner, "test"
 		ended <- Run(ctx, o)
@@ -101,6 +102,12 @@ func startWith(t *testing.T, o Options) *running {
 		return <-ended
 	})
 	t.Cleanup(func() { _ = r.stop() })
+	return r, banner, ended
+}
+
+func startWith(t *testing.T, o Options) *running {
+	t.Helper()
+	r, banner, ended := begin(t, o)
 	select {
 	case <-banner.whole:
 	case err := <-ended:
