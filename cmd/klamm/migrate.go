@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"klamm/internal/config"
 	"klamm/internal/migrate"
@@ -223,10 +224,13 @@ func (m migration) openEtcd(ctx context.Context, mustExist bool) (*node.Coordina
 		return nil, fmt.Errorf("%s holds no etcd of klamm's", dir)
 	}
 	if m.etcd != nil {
-		return node.OpenEtcd(ctx, m.etcd, m.log)
+		return node.OpenEtcd(ctx, m.etcd, etcdWait, m.log)
 	}
 	return node.OpenEtcdDir(ctx, dir, m.log)
 }
+
+// etcdWait is how long an etcd elsewhere may take to answer, as long as ZooKeeper may.
+const etcdWait = 15 * time.Second
 
 func (m migration) remoteEtcd() bool { return m.etcd != nil && len(m.etcd.Etcd.Endpoints) > 0 }
 

@@ -77,25 +77,32 @@ func settle(ctx context.Context, do func() error) error {
 
 // openConfigured opens the engine that the configuration names.
 func (b *broker) openConfigured(ctx context.Context) (*Coordination, error) {
-	e := b.cfg.Etcd
-	switch {
-	case b.cfg.ZooKeeper.Connect != "":
+	if b.cfg.ZooKeeper.Connect != "" {
 		return openZooKeeper(ctx, b.cfg.ZooKeeper, b.log)
-	case len(e.Endpoints) > 0:
-		return dialEtcd(ctx, etcdstore.ClientConfig{
-			Endpoints: e.Endpoints, TLS: etcdTLS(e), User: e.User, Password: e.Password, Log: b.log,
-		})
-	case len(e.Cluster) > 0:
-		if self, ok := e.Member(b.cfg.ID); ok {
-			return b.openMember(ctx, self)
-		}
-		return dialEtcd(ctx, memberClients(e, b.log))
+	}
+	if elsewhere, ok := b.etcdElsewhere(); ok {
+		return dialEtcd(ctx, elsewhere)
+	}
+	if self, ok := b.cfg.Etcd.Member(b.cfg.ID); ok {
+		return b.openMember(ctx, self)
 	}
 	engine, err := etcdstore.Embedded(ctx, etcdstore.EmbeddedConfig{Dir: b.cfg.EtcdDataDir, Log: b.log})
 	if err != nil {
 		return nil, fmt.Errorf("start embedded etcd: %w", err)
 	}
 	return ofEngine(engine, "embedded etcd in "+b.cfg.EtcdDataDir), nil
+}
+
+// etcdElsewhere says how to reach an etcd outside this process; false when the broker runs one or a member of one itself.
+func (b *broker) etcdElsewhere() (etcdstore.ClientConfig, bool) {
+	e := b.cfg.Etcd
+	if len(e.Endpoints) > 0 {
+		return etcdstore.ClientConfig{Endpoints: e.Endpoints, TLS: etcdTLS(e), User: e.User, Password: e.Password, Log: b.log}, true
+	}
+	if _, self := e.Member(b.cfg.ID); len(e.Cluster) == 0 || self {
+		return etcdstore.ClientConfig{}, false
+	}
+	return memberClients(e, b.log), true
 }
 
 func ofEngine(e *etcdstore.Engine, name string) *Coordination {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"klamm/internal/config"
 	"klamm/internal/coord"
@@ -74,9 +75,16 @@ func OpenEtcdDir(ctx context.Context, dir string, log *slog.Logger) (*Coordinati
 	return ofEngine(engine, "embedded etcd in "+dir), nil
 }
 
-// OpenEtcd opens the etcd that a broker's configuration names, as that broker would, for a tool. No broker may use its directory meanwhile.
-func OpenEtcd(ctx context.Context, c *config.Broker, log *slog.Logger) (*Coordination, error) {
-	return (&broker{cfg: c, log: log}).openConfigured(ctx)
+// OpenEtcd opens the etcd that a broker's configuration names, as that broker would, for a tool. No broker may use its directory
+// meanwhile. An etcd elsewhere is waited for as long as given.
+func OpenEtcd(ctx context.Context, c *config.Broker, wait time.Duration, log *slog.Logger) (*Coordination, error) {
+	b := &broker{cfg: c, log: log}
+	if elsewhere, ok := b.etcdElsewhere(); ok {
+		ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("no answer within %v", wait))
+		defer cancel()
+		return dialEtcd(ctx, elsewhere)
+	}
+	return b.openConfigured(ctx)
 }
 
 func zooKeeperTLS(f config.ZooKeeperTLS) (*tls.Config, error) {

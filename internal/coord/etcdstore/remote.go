@@ -2,10 +2,14 @@ package etcdstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
 	"strings"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -66,12 +70,12 @@ func Dial(ctx context.Context, c ClientConfig) (*Client, error) {
 
 // newClient makes a client; with a user it logs in, which waits for etcd.
 func newClient(ctx context.Context, c ClientConfig) (*clientv3.Client, error) {
-	tls, err := c.TLS.client()
+	secured, err := c.TLS.client()
 	if err != nil {
 		return nil, err
 	}
 	config := clientv3.Config{
-		Endpoints: c.Endpoints, TLS: tls, Username: c.User, Password: c.Password,
+		Endpoints: c.Endpoints, TLS: secured, Username: c.User, Password: c.Password,
 		DialTimeout: remoteDialTimeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 		MaxCallSendMsgSize: remoteSendMax, Logger: newZapLogger(c.Log).logger(),
 	}
@@ -84,10 +88,10 @@ func newClient(ctx context.Context, c ClientConfig) (*clientv3.Client, error) {
 			return nil, fmt.Errorf("connect to etcd at %s: %w", strings.Join(c.Endpoints, ", "), err)
 		}
 		if notice%quorumNoticeEvery == 0 {
-			c.Log.Warn("waiting for etcd", "endpoints", strings.Join(c.Endpoints, ","), "err", err)
+			c.Log.Warn("waiting for etcd", "endpoints", strings.Join(c.Endpoints, ","), "err", c.reason(ctx, err))
 		}
-		if err := pause(ctx, promoteEvery); err != nil {
-			return nil, fmt.Errorf("connect to etcd at %s: %w", strings.Join(c.Endpoints, ", "), err)
+		if pause(ctx, promoteEvery) != nil {
+			return nil, c.unanswered(ctx, err)
 		}
 	}
 }
@@ -105,9 +109,10 @@ func incurable(err error) bool {
 	return false
 }
 
-// await waits until etcd has a leader and lets this client read.
+// await waits until etcd has a leader and lets this client read. An error tells why the last try failed.
 func (d *Client) await(ctx context.Context, c ClientConfig) error {
 	noticed := time.Now().Add(-quorumNoticeEvery + quorumNoticeAfter)
+	var last error
 	for {
 		try, cancel := context.WithTimeout(ctx, remoteDialTimeout)
 		_, err := remote{d.client}.Do(try, clientv3.OpGet(nodesBegin, clientv3.WithRange(nodesEnd), clientv3.WithLimit(1), clientv3.WithKeysOnly()))
@@ -115,18 +120,84 @@ func (d *Client) await(ctx context.Context, c ClientConfig) error {
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() != nil:
-			return fmt.Errorf("etcd at %s did not answer: %w", strings.Join(c.Endpoints, ", "), ctx.Err())
 		case incurable(err):
 			return fmt.Errorf("etcd at %s: %w", strings.Join(c.Endpoints, ", "), err)
-		case time.Since(noticed) >= quorumNoticeEvery:
-			noticed = time.Now()
-			c.Log.Warn("waiting for etcd", "endpoints", strings.Join(c.Endpoints, ","), "err", err)
 		}
-		if err := pause(ctx, promoteEvery); err != nil {
-			return fmt.Errorf("etcd at %s did not answer: %w", strings.Join(c.Endpoints, ", "), err)
+		if last == nil || ctx.Err() == nil { // a try that the end of ctx cut short has no reason of its own
+			last = err
+		}
+		if time.Since(noticed) >= quorumNoticeEvery {
+			noticed = time.Now()
+			c.Log.Warn("waiting for etcd", "endpoints", strings.Join(c.Endpoints, ","), "err", c.reason(ctx, last))
+		}
+		if pause(ctx, promoteEvery) != nil {
+			return c.unanswered(ctx, last)
 		}
 	}
+}
+
+// unanswered says that the wait has ended, by what, and why the last try failed.
+func (c ClientConfig) unanswered(ctx context.Context, last error) error {
+	return fmt.Errorf("etcd at %s: %w: %w", strings.Join(c.Endpoints, ", "), context.Cause(ctx), c.reason(ctx, last))
+}
+
+// probeTimeout bounds the look at one member.
+const probeTimeout = time.Second
+
+// reason looks for what a deadline hides: why members cannot be reached.
+func (c ClientConfig) reason(ctx context.Context, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+	defer cancel()
+	reasons := make([]string, len(c.Endpoints))
+	var all sync.WaitGroup
+	for i, e := range c.Endpoints {
+		all.Go(func() {
+			reasons[i] = e + " takes connections and does not answer: it has no leader, or speaks otherwise (etcd.tls.*)"
+			if err := c.reach(ctx, e); err != nil {
+				reasons[i] = fmt.Sprintf("%s: %v", e, err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.New(strings.Join(reasons, "; "))
+}
+
+// reach connects to one member, and with TLS also waits for what it says to the certificate that it is shown.
+func (c ClientConfig) reach(ctx context.Context, endpoint string) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addrOfURL(endpoint))
+	if err != nil {
+		return innermost(err)
+	}
+	defer func() { _ = conn.Close() }() // nothing was sent that could be lost
+	if !strings.HasPrefix(endpoint, "https://") {
+		return nil
+	}
+	config, err := c.TLS.client()
+	if err != nil {
+		return err
+	}
+	if config == nil { // https without a key of etcd.tls.*: what the system trusts
+		config = &tls.Config{}
+	}
+	config = config.Clone()
+	config.NextProtos = []string{"h2"}
+	if config.ServerName, _, err = net.SplitHostPort(addrOfURL(endpoint)); err != nil {
+		return err
+	}
+	secured := tls.Client(conn, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	if end, ok := ctx.Deadline(); ok {
+		_ = secured.SetReadDeadline(end)
+	}
+	if _, err := secured.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return nil
 }
 
 // Store returns the connection's store. It is closed with the connection.

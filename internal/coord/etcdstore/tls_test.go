@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -122,6 +123,46 @@ func TestMembersAndClientsKnowEachOtherByTheirCertificates(t *testing.T) {
 		}
 		cancel()
 		_ = m.Close()
+	}
+}
+
+func TestDialSaysWhyEtcdDoesNotAnswer(t *testing.T) {
+	g := newGroup(t, 1)
+	g.tls = newAuthority(t).files("member")
+	g.start(0)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "http://" + silent.Addr().String()
+	_ = silent.Close()
+	served := g.clientConfig()
+	strangers := newAuthority(t).files("stranger")
+	for name, c := range map[string]struct {
+		endpoint string
+		tls      TLS
+		want     string
+	}{
+		"nobody listens":                    {nobody, TLS{}, nobody + ": connection refused"},
+		"it wants a certificate":            {served.Endpoints[0], TLS{CA: g.tls.CA}, ": remote error: tls: certificate required"},
+		"its certificate is of strangers":   {served.Endpoints[0], strangers, "certificate signed by unknown authority"},
+		"it wants TLS":                      {strings.Replace(served.Endpoints[0], "https:", "http:", 1), TLS{}, " takes connections and does not answer: "},
+		"TLS of what the system trusts":     {served.Endpoints[0], TLS{}, "certificate signed by unknown authority"},
+		"it wants TLS, and there is a user": {strings.Replace(served.Endpoints[0], "https:", "http:", 1), TLS{}, " takes connections and does not answer: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := ClientConfig{Endpoints: []string{c.endpoint}, TLS: c.tls, Log: served.Log}
+			if strings.Contains(name, "user") {
+				config.User, config.Password = "someone", "secret"
+			}
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("no answer in time"))
+			defer cancel()
+			_, err := Dial(ctx, config)
+			if err == nil || !strings.Contains(err.Error(), "etcd at "+c.endpoint+": no answer in time: ") || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Dial says %v", err)
+			}
+		})
 	}
 }
 
