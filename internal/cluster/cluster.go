@@ -169,6 +169,9 @@ type Broker struct {
 	// Klamm says that the registration is a klamm broker's: it does what klamm's brokers have agreed on beyond Kafka's
 	// protocol, such as removing what a deletion left on it.
 	Klamm bool
+	// WritesISR says that the broker writes the ISRs of partitions that it leads into the state nodes itself, and notifies of it
+	// afterwards: its inter.broker.protocol.version is below 2.7.
+	WritesISR bool
 }
 
 // Endpoint returns the broker's endpoint on the named listener.

@@ -18,6 +18,8 @@ func (c *Core) handleBrokerChange() error {
 		return err
 	}
 	x := c.ctx
+	isrWriters := slices.ContainsFunc(r.Brokers, writesISR)
+	x.isrWriters = x.isrWriters || isrWriters
 	current := map[cluster.BrokerID]cluster.Broker{}
 	for _, b := range c.compatible(r.Brokers) {
 		current[b.ID] = b
@@ -49,7 +51,11 @@ func (c *Core) handleBrokerChange() error {
 		c.noteBroker(Info, "broker is gone", id, "")
 		c.emit(StopSender{id})
 	}
-	return c.brokersFailed(dead)
+	if err := c.brokersFailed(dead); err != nil {
+		return err
+	}
+	x.isrWriters = isrWriters // what those who are gone had written has been read
+	return nil
 }
 
 func (c *Core) brokersBounced(ids []cluster.BrokerID, current map[cluster.BrokerID]cluster.Broker) error {

@@ -24,6 +24,9 @@ type controllerContext struct {
 	// bouncing are brokers whose failure is handled while their new registration is known already.
 	bouncing map[cluster.BrokerID]bool
 
+	// isrWriters: a registered broker writes ISRs itself, or one did whose failure is being handled.
+	isrWriters bool
+
 	// features are the finalized levels; incompatible are registered brokers that do not support them, which are not in brokers.
 	features     map[string]int16
 	incompatible map[cluster.BrokerID]cluster.BrokerEpoch

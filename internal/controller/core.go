@@ -40,7 +40,8 @@ type Config struct {
 	FeatureVersioning bool
 	SupportedFeatures map[string]cluster.VersionRange
 	// LeadersWriteISR says that leaders write their ISRs into the state nodes themselves, and notify of it afterwards
-	// (inter.broker.protocol.version < 2.7-IV2): what the context knows of an ISR may be old.
+	// (inter.broker.protocol.version < 2.7-IV2): what the context knows of an ISR may be old. Without it that holds as long as
+	// a broker is registered that does so (cluster.Broker.WritesISR).
 	LeadersWriteISR bool
 	// NewTopicID makes ids for topics without one; required when UseTopicIDs is set.
 	NewTopicID func() cluster.TopicID

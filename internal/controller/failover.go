@@ -242,6 +242,7 @@ func (c *Core) readBrokers() error {
 	if err != nil {
 		return err
 	}
+	c.ctx.isrWriters = slices.ContainsFunc(r.Brokers, writesISR)
 	for _, b := range c.compatible(r.Brokers) {
 		c.ctx.addBroker(b)
 		c.emit(Watch{Watched{Kind: WatchBroker, Broker: b.ID}})

@@ -7,12 +7,18 @@ import (
 // Below inter.broker.protocol.version 2.7-IV2 leaders write their ISRs into the state nodes themselves and notify of it seconds
 // later. The context's partition epochs are then behind, which every conditional write finds out; but where a decision
 // is made from an ISR alone, that nobody can be elected, that a broker has left already, that all targets are in sync,
-// it has to be read before (Kafka reads it before each of these, at any version).
+// it has to be read before (Kafka reads it before each of these, at any version). While the version is being rolled from
+// broker to broker this controller's own may be above that of some leaders: it goes by the registrations then.
+
+// leadersWriteISR reports whether some leader may have changed an ISR that the context knows.
+func (c *Core) leadersWriteISR() bool { return c.cfg.LeadersWriteISR || c.ctx.isrWriters }
+
+func writesISR(b cluster.Broker) bool { return b.WritesISR }
 
 // refreshISRs reads the leaderships of partitions again where leaders may have changed them. A state node that is gone,
 // or cannot be read, changes nothing here: the write that follows will tell.
 func (c *Core) refreshISRs(ps []*partitionContext) error {
-	if !c.cfg.LeadersWriteISR {
+	if !c.leadersWriteISR() {
 		return nil
 	}
 	var known []*partitionContext
@@ -39,7 +45,7 @@ func (c *Core) refreshISRs(ps []*partitionContext) error {
 
 // watchState watches a partition that waits for its new replicas to come into the ISR: the notification comes late.
 func (c *Core) watchState(p *partitionContext) {
-	if c.cfg.LeadersWriteISR && !p.stateWatched {
+	if c.leadersWriteISR() && !p.stateWatched {
 		p.stateWatched = true
 		c.emit(Watch{stateWatch(p)})
 	}

@@ -26,9 +26,11 @@ type BrokerNode struct {
 	Klamm       *KlammRegistration // nil in a registration of Kafka's
 }
 
-// Broker gives the registration as the rest of klamm sees it.
+// Broker gives the registration as the rest of klamm sees it. Its layout tells on which side of inter.broker.protocol.version 2.7 the
+// broker is, also while that is being rolled and differs between brokers.
 func (n BrokerNode) Broker(id cluster.BrokerID, epoch cluster.BrokerEpoch) cluster.Broker {
-	return cluster.Broker{ID: id, Epoch: epoch, Endpoints: n.Endpoints, Rack: n.Rack, Features: n.Features, Klamm: n.Klamm != nil}
+	return cluster.Broker{ID: id, Epoch: epoch, Endpoints: n.Endpoints, Rack: n.Rack, Features: n.Features, Klamm: n.Klamm != nil,
+		WritesISR: n.Version != 0 && n.Version < brokerVersion}
 }
 
 // plaintext returns host and port of the first endpoint that speaks PLAINTEXT, which readers of version 1 look at.

@@ -32,3 +32,14 @@ func TestARegistrationTellsAKlammBrokerFromKafkas(t *testing.T) {
 		t.Errorf("of Kafka's: %+v, %v", got, err)
 	}
 }
+
+// Kafka writes layout 4 up to inter.broker.protocol.version 2.6, and 5 from 2.7 on.
+func TestARegistrationTellsWhetherALeaderWritesItsISR(t *testing.T) {
+	for version, want := range map[int32]bool{2: true, 4: true, 5: false} {
+		n := BrokerNode{Version: version, Endpoints: []cluster.Endpoint{{Listener: "P", SecurityProtocol: "PLAINTEXT", Host: "h", Port: 1}}, JMXPort: -1}
+		got, err := DecodeBroker(EncodeBroker(n))
+		if err != nil || got.Broker(1, 2).WritesISR != want {
+			t.Errorf("layout %d: %+v, %v", version, got.Broker(1, 2), err)
+		}
+	}
+}

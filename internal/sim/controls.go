@@ -283,7 +283,7 @@ func (w *World) WriteISR(tp cluster.TopicPartition, isr ...cluster.BrokerID) boo
 	w.tracef(n, "writes the ISR of %s itself: %v", tp, isr)
 	w.store.fire(controller.Watched{Kind: controller.WatchPartition, Topic: tp.Topic, Partition: tp.Partition})
 	n.untold = append(n.untold, tp)
-	if !w.opts.LeadersWriteISR || w.rng.IntN(3) > 0 {
+	if !n.writesISR || w.rng.IntN(3) > 0 {
 		n.tellISRs()
 	}
 	return true

@@ -170,7 +170,7 @@ func (w *World) growISR(leader *Node, tp cluster.TopicPartition) bool {
 	if len(isr) == len(h.state.ISR) {
 		return false
 	}
-	if w.opts.LeadersWriteISR {
+	if leader.writesISR {
 		return w.WriteISR(tp, isr...)
 	}
 	return w.propose(leader, w.Active(), tp, isr)

@@ -22,7 +22,9 @@ type Node struct {
 	lostDeletions bool
 	// movedAway are replicas that left the broker since this process started, with the controller epoch of the write.
 	movedAway map[stray]cluster.ControllerEpoch
-	// untold are partitions whose ISR this process has written, and not told of yet (Options.LeadersWriteISR).
+	// writesISR: the process has an inter.broker.protocol.version below 2.7-IV2.
+	writesISR bool
+	// untold are partitions whose ISR this process has written, and not told of yet.
 	untold  []cluster.TopicPartition
 	backup  Disk  // a copy of its disks, as random schedules take it
 	frozen  bool  // its session has expired and it has not noticed
@@ -43,6 +45,7 @@ type Node struct {
 func (n *Node) start() {
 	n.up, n.exiting, n.stopping, n.frozen, n.paused, n.lostDeletions = true, false, false, false, false, false
 	n.movedAway, n.untold = map[stray]cluster.ControllerEpoch{}, nil
+	n.writesISR = n.w.opts.LeadersWriteISR || n.w.opts.ProtocolRolls && n.w.rng.IntN(2) == 0
 	n.forgetMemory()
 	n.core = controller.New(n.w.coreConfig(n.id))
 	n.queue, n.effects, n.result = nil, nil, nil

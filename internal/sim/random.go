@@ -302,7 +302,7 @@ func (w *World) proposeRandomISR(from, to *Node) {
 	} else if r != from.id {
 		isr = slices.Delete(isr, i, i+1)
 	}
-	if !w.opts.LeadersWriteISR {
+	if !from.writesISR {
 		w.propose(from, to, tp, isr)
 	} else if t := w.store.topics[tp.Topic]; t != nil && t.states[tp.Partition].Leader == from.id {
 		w.WriteISR(tp, isr...) // of one that has been deposed the store refuses it

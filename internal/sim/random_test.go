@@ -66,8 +66,17 @@ func TestRandomSchedulesEndInAConsistentCluster(t *testing.T) {
 
 // Where leaders write their ISRs themselves the controller's picture is behind, and some changes it is never told of.
 func TestSchedulesWhereLeadersWriteTheirISR(t *testing.T) {
+	runSchedules(t, Options{LeadersWriteISR: true})
+}
+
+// While the protocol version is being rolled, leaders that write their ISRs are beside others that ask, and the controller may be either.
+func TestSchedulesWhereSomeLeadersWriteTheirISR(t *testing.T) {
+	runSchedules(t, Options{ProtocolRolls: true})
+}
+
+func runSchedules(t *testing.T, o Options) {
 	for i := range uint64(*seedsFlag) {
-		s, o := NewSchedule(*firstFlag+i, *stepsFlag), Options{LeadersWriteISR: true}
+		s := NewSchedule(*firstFlag+i, *stepsFlag)
 		if f := runSchedule(s, o).Failures(); len(f) > 0 {
 			t.Errorf("seed %d: %s\n%s", s.Seed, f[0], explainFailure(s, o))
 		}

@@ -20,7 +20,7 @@ func (s *store) register(n *Node) {
 	if isKlamm {
 		s.klamm[n.id] = true
 	}
-	s.brokers[n.id] = registration{cluster.Broker{ID: n.id, Epoch: n.epoch, Klamm: isKlamm, Features: s.w.featuresOf(n.id)}, n.session}
+	s.brokers[n.id] = registration{cluster.Broker{ID: n.id, Epoch: n.epoch, Klamm: isKlamm, WritesISR: n.writesISR, Features: s.w.featuresOf(n.id)}, n.session}
 	s.fire(controller.Watched{Kind: controller.WatchBrokers})
 	s.fire(controller.Watched{Kind: controller.WatchBroker, Broker: n.id})
 }

@@ -35,6 +35,8 @@ type Options struct {
 	// LeadersWriteISR is inter.broker.protocol.version below 2.7-IV2: leaders ask nobody for an ISR, and some die before
 	// they tell of it. Topics have their ids all the same.
 	LeadersWriteISR bool
+	// ProtocolRolls lets every process draw at its start whether its inter.broker.protocol.version is below 2.7-IV2.
+	ProtocolRolls bool
 	// Trace receives a line for everything that happens.
 	Trace func(string)
 	// Filter stands between the core and its driver; tests plant faults with it.
@@ -144,7 +146,7 @@ func (w *World) coreConfig(id cluster.BrokerID) controller.Config {
 		Broker: id, DeleteTopicEnable: !w.opts.DeletionDisabled, UseTopicIDs: !w.opts.NoTopicIDs, UseLeaderRecoveryState: true, NewTopicID: w.newTopicID,
 		FeatureVersioning: true, SupportedFeatures: w.featuresOf(id),
 		AutoLeaderRebalance: w.opts.AutoRebalance, LeaderImbalancePercentage: 10,
-		LeadersWriteISR: w.opts.LeadersWriteISR,
+		LeadersWriteISR: w.nodes[id].writesISR,
 		OfflineReplicas: w.opts.OfflineReplicas, OfflineReplicaTimeoutMs: w.opts.OfflineReplicaTimeoutMs,
 	}
 }
