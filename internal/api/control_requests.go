@@ -20,12 +20,12 @@ import (
 func (h *Handlers) handleLeaderAndISR(ctx context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.LeaderAndISRRequest)
 	if err := h.configs.readTopics(ctx, h.newTopics(req)); err != nil {
-		r.Close("broker stops before it could read topic configs")
+		r.Close("broker stops before it could read topic configs", nil)
 		return
 	}
 	resp := h.d.Replicas.HandleLeaderAndISR(req, connOf(r))
 	if resp == nil {
-		r.Close(superseded)
+		r.Close(superseded, nil)
 		return
 	}
 	r.Respond(resp, 0)
@@ -65,7 +65,7 @@ func (h *Handlers) handleStopReplica(_ context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.StopReplicaRequest)
 	resp := h.d.Replicas.HandleStopReplica(req, connOf(r))
 	if resp == nil {
-		r.Close(superseded)
+		r.Close(superseded, nil)
 		return
 	}
 	if resp.ErrorCode == 0 {
@@ -97,7 +97,7 @@ func (h *Handlers) handleUpdateMetadata(_ context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.UpdateMetadataRequest)
 	resp := h.d.Replicas.HandleUpdateMetadata(req, connOf(r))
 	if resp == nil {
-		r.Close(superseded)
+		r.Close(superseded, nil)
 		return
 	}
 	r.Respond(resp, 0)

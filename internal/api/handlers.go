@@ -235,7 +235,7 @@ func (h *Handlers) apis() []servedAPI {
 func (h *Handlers) Handle(ctx context.Context, r *wire.Request) {
 	serve := h.serve[r.Key]
 	if serve == nil {
-		r.Close("api key in the table has no handler")
+		r.Close("api key in the table has no handler", nil)
 		return
 	}
 	serve(ctx, r)

@@ -56,7 +56,7 @@ func (l *lanes) submit(ctx context.Context, r *wire.Request, run func(ctx contex
 	select {
 	case l.slots <- struct{}{}:
 	case <-ctx.Done():
-		r.Close("connection ended while its request waited")
+		r.Close("connection ended while its request waited", nil)
 		return
 	case <-l.over:
 		l.runAfterEnd(laneJob{r, run})
@@ -147,7 +147,7 @@ func (l *lanes) runJob(ctx context.Context, j laneJob) {
 		if p := recover(); p != nil {
 			l.log.Error("handler panicked", "api", j.request.Key, "version", j.request.Version, "client", j.request.ClientID,
 				"err", p, "stack", string(debug.Stack()))
-			j.request.Close("internal error")
+			j.request.Close("internal error", nil)
 		}
 	}()
 	j.run(ctx)

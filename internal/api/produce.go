@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -173,8 +174,8 @@ func (h *Handlers) answerProduce(r *wire.Request, req *kmsg.ProduceRequest, resp
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
 			if p.ErrorCode != 0 {
-				r.Close("produce with acks=0 failed: " + cluster.TopicPartition{Topic: t.Topic, Partition: p.Partition}.String() +
-					" " + cluster.ErrorCode(p.ErrorCode).String())
+				tp := cluster.TopicPartition{Topic: t.Topic, Partition: p.Partition}
+				r.Close("produce with acks=0 failed", fmt.Errorf("%s: %s", tp, cluster.ErrorCode(p.ErrorCode)))
 				return
 			}
 		}

@@ -113,6 +113,25 @@ func TestGarbageInALoopDoesNotFillTheLog(t *testing.T) {
 	})
 }
 
+func TestOneFaultOfAnAddressDoesNotHideAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, answerNow)
+		shoot := func(frame []byte) {
+			p := h.dial()
+			p.send(frame)
+			p.expectClosed()
+		}
+		for range 3 {
+			shoot([]byte{0xff, 0xff, 0xff, 0xff})
+			shoot(withLength(0x03, 0xe7, 0, 0, 0, 0, 0, 1, 0xff, 0xff, 0)) // API 999
+		}
+		if lines := h.log.lines(); len(lines) != 2 || !strings.Contains(lines[0], "illegal frame length") || !strings.Contains(lines[1], "api is not served here") {
+			t.Errorf("log is %q, want a line for each of the two faults", lines)
+		}
+		h.end()
+	})
+}
+
 func TestHalfFramesAreHarmless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, answerNow)

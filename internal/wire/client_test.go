@@ -167,7 +167,7 @@ func TestCloseEndsRequestsInFlight(t *testing.T) {
 
 func TestAPeerThatHangsUpEndsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, func(_ context.Context, r *Request) { r.Close("test") })
+		h := start(t, func(_ context.Context, r *Request) { r.Close("test", nil) })
 		c := h.client()
 		if _, err := c.Request(t.Context(), kmsg.NewPtrMetadataRequest()); !errors.Is(err, io.EOF) {
 			t.Errorf("error is %v", err)

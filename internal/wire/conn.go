@@ -270,7 +270,7 @@ func (c *Conn) touch(now time.Time) { c.lastActive.Store(now.UnixNano()) }
 // logClose writes the one line about a connection that is closed for what it sent.
 func (c *Conn) logClose(reason string, err error, key, version int16, clientID string) {
 	c.srv.stats.ProtocolErrors.Add(1)
-	suppressed, ok := c.srv.logs.allow(c.host, time.Now())
+	suppressed, ok := c.srv.logs.allow(logSubject{c.host, c.listener.Name, reason}, time.Now())
 	if !ok {
 		return
 	}

@@ -6,39 +6,43 @@ import (
 )
 
 const (
-	logInterval   = 10 * time.Second // one line per remote address in this time
-	logRemotesMax = 1024
+	logInterval    = 10 * time.Second // one line per subject in this time
+	logSubjectsMax = 1024
 )
 
-// logLimiter keeps a remote address that sends garbage in a loop from filling the log.
+// logLimiter keeps a remote address that sends garbage in a loop from filling the log. It goes by address, listener and reason:
+// many clients share an address, behind a NAT or on a developer's machine, and the faults of one must not hide another's.
 type logLimiter struct {
 	mu struct {
 		sync.Mutex
-		remotes map[string]*loggedRemote
+		subjects map[logSubject]*loggedSubject
 	}
 }
 
-type loggedRemote struct {
+// logSubject is what a line is about. Its reason is one of few constants, never what a client sent.
+type logSubject struct{ host, listener, reason string }
+
+type loggedSubject struct {
 	last       time.Time
 	suppressed int
 }
 
 func newLogLimiter() *logLimiter {
 	l := &logLimiter{}
-	l.mu.remotes = map[string]*loggedRemote{}
+	l.mu.subjects = map[logSubject]*loggedSubject{}
 	return l
 }
 
-// allow reports whether a line about the address may be written now, and how many were not since the last one.
-func (l *logLimiter) allow(host string, now time.Time) (suppressed int, ok bool) {
+// allow reports whether a line about the subject may be written now, and how many were not since the last one.
+func (l *logLimiter) allow(about logSubject, now time.Time) (suppressed int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.mu.remotes[host]
+	r := l.mu.subjects[about]
 	if r == nil {
-		if len(l.mu.remotes) >= logRemotesMax {
+		if len(l.mu.subjects) >= logSubjectsMax {
 			l.forgetLocked(now)
 		}
-		l.mu.remotes[host] = &loggedRemote{last: now}
+		l.mu.subjects[about] = &loggedSubject{last: now}
 		return 0, true
 	}
 	if now.Sub(r.last) < logInterval {
@@ -46,18 +50,18 @@ func (l *logLimiter) allow(host string, now time.Time) (suppressed int, ok bool)
 		return 0, false
 	}
 	suppressed = r.suppressed
-	*r = loggedRemote{last: now}
+	*r = loggedSubject{last: now}
 	return suppressed, true
 }
 
-// forgetLocked drops addresses whose interval is over, or all when that frees nothing.
+// forgetLocked drops subjects whose interval is over, or all when that frees nothing.
 func (l *logLimiter) forgetLocked(now time.Time) {
-	for host, r := range l.mu.remotes {
+	for about, r := range l.mu.subjects {
 		if now.Sub(r.last) >= logInterval {
-			delete(l.mu.remotes, host)
+			delete(l.mu.subjects, about)
 		}
 	}
-	if len(l.mu.remotes) >= logRemotesMax {
-		clear(l.mu.remotes)
+	if len(l.mu.subjects) >= logSubjectsMax {
+		clear(l.mu.subjects)
 	}
 }

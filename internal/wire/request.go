@@ -110,15 +110,16 @@ func (r *Request) Respond(resp Response, throttle time.Duration) {
 	r.finish(r.encode(resp, throttle))
 }
 
-// Close answers by closing the connection, after the answers to earlier requests have left. The reason is logged.
+// Close answers by closing the connection, after the answers to earlier requests have left. The reason, a constant, is logged
+// with the cause; the latter may be nil.
 // It takes the place of Respond: for violations of the protocol, and for acks=0 where Kafka closes to report an error.
-func (r *Request) Close(reason string) {
+func (r *Request) Close(reason string, cause error) {
 	if !r.claim() {
 		return
 	}
 	if r.Conn.ctx.Err() == nil { // else the client has gone before, and nobody is to blame
 		r.Conn.srv.stats.keys[r.Key].Failed.Add(1)
-		r.Conn.logClose(reason, nil, r.Key, r.Version, r.ClientID)
+		r.Conn.logClose(reason, cause, r.Key, r.Version, r.ClientID)
 	}
 	r.finish(answer{closing: true})
 }

@@ -238,8 +238,9 @@ func (s *Server) admit(ctx, connCtx context.Context, l *Listener, nc net.Conn) {
 		_ = nc.Close()
 		if verdict == refused {
 			s.stats.ConnectionsRefused.Add(1)
-			if suppressed, ok := s.logs.allow(host, time.Now()); ok {
-				s.log.Warn("connection refused", "reason", "too many connections from this address", "remote", nc.RemoteAddr().String(),
+			const reason = "too many connections from this address"
+			if suppressed, ok := s.logs.allow(logSubject{host, l.Name, reason}, time.Now()); ok {
+				s.log.Warn("connection refused", "reason", reason, "remote", nc.RemoteAddr().String(),
 					"listener", l.Name, "suppressed", suppressed)
 			}
 		}

@@ -292,7 +292,7 @@ func TestCloseLetsEarlierAnswersLeaveFirst(t *testing.T) {
 				first = r
 				return
 			}
-			r.Close("acks 0 with an error")
+			r.Close("acks 0 with an error", nil)
 		})
 		p := h.dial()
 		p.send(metadataFrame(1), metadataFrame(2))
@@ -322,7 +322,7 @@ func TestAConnectionsContextEndsWithIt(t *testing.T) {
 		<-ctx.Done()
 		<-parked.Conn.Done()
 		respondEmpty(parked) // goes nowhere and harms nobody
-		closed.Close("too late")
+		closed.Close("too late", nil)
 		synctest.Wait()
 		if n := h.srv.stats.InFlight.Load(); n != 0 {
 			t.Errorf("%d requests are in flight", n)

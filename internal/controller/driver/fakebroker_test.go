@@ -109,7 +109,7 @@ func (b *fakeBroker) handle(_ context.Context, r *wire.Request) {
 
 func (b *fakeBroker) respond(r *wire.Request, resp kmsg.Response) {
 	if resp == nil {
-		r.Close("told to")
+		r.Close("told to", nil)
 		return
 	}
 	r.Respond(resp, 0)
