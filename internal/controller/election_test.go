@@ -136,21 +136,22 @@ func sublists(list []cluster.BrokerID) [][]cluster.BrokerID {
 	return out
 }
 
-// The recovery state with every election of up to three replicas: RECOVERING after an unclean election where the protocol version knows it,
+// The recovery state with every election of up to four replicas: RECOVERING after an unclean election where the protocol version knows it,
 // else what it was; the leader epoch grows by one, and the partition epoch is the node's.
 func TestElectionsWriteTheRecoveryState(t *testing.T) {
 	cases, unclean := 0, 0
-	for n := 1; n <= 3; n++ {
-		all := ids(1, 2, 3)[:n]
+	for n := 1; n <= 4; n++ {
 		for mask := 1; mask < 1<<n; mask++ {
-			for state := range pow(3, n) { // online, shutting down, dead
-				for _, before := range []cluster.LeaderRecoveryState{cluster.Recovered, cluster.Recovering} {
-					for _, known := range []bool{true, false} {
-						for s := OfflineStrategy; s <= UncleanStrategy; s++ {
-							cases++
-							if checkRecovery(t, s, all, mask, state, before, known) {
-								unclean++
-							}
+			for state := range pow(3, n) {
+				for flags := range 8 {
+					for s := OfflineStrategy; s <= UncleanStrategy; s++ {
+						e := recoveryCase{strategy: s, all: ids(1, 2, 3, 4)[:n], mask: mask, state: state, known: flags&2 == 0, allowed: flags&4 == 0}
+						if flags&1 == 0 {
+							e.before = cluster.Recovering
+						}
+						cases++
+						if e.check(t) {
+							unclean++
 						}
 					}
 				}
@@ -165,26 +166,36 @@ func TestElectionsWriteTheRecoveryState(t *testing.T) {
 	}
 }
 
-// checkRecovery reports whether the election was unclean.
-func checkRecovery(t *testing.T, s ElectionStrategy, all []cluster.BrokerID, mask, state int, before cluster.LeaderRecoveryState, known bool) bool {
+// recoveryCase is one election. State has a digit for each replica: online, shutting down, dead.
+type recoveryCase struct {
+	strategy    ElectionStrategy
+	all         []cluster.BrokerID
+	mask, state int // who is in the ISR, and how everybody is
+	before      cluster.LeaderRecoveryState
+	known       bool // the protocol version has recovery states
+	allowed     bool // unclean.leader.election.enable
+}
+
+// check reports whether the election was unclean.
+func (e recoveryCase) check(t *testing.T) bool {
 	t.Helper()
 	r := newRig(t)
-	r.c.cfg.UseLeaderRecoveryState = known
+	r.c.cfg.UseLeaderRecoveryState, r.c.cfg.UncleanLeaderElectionEnable = e.known, e.allowed
 	var isr []cluster.BrokerID
-	for i, st := 0, state; i < len(all); i, st = i+1, st/3 {
+	for i, st := 0, e.state; i < len(e.all); i, st = i+1, st/3 {
 		if st%3 < 2 {
-			r.c.ctx.addBroker(cluster.Broker{ID: all[i], Epoch: 1})
-			r.c.ctx.shuttingDown[all[i]] = st%3 == 1
+			r.c.ctx.addBroker(cluster.Broker{ID: e.all[i], Epoch: 1})
+			r.c.ctx.shuttingDown[e.all[i]] = st%3 == 1
 		}
-		if mask>>i&1 == 1 {
-			isr = append(isr, all[i])
+		if e.mask>>i&1 == 1 {
+			isr = append(isr, e.all[i])
 		}
 	}
-	old := cluster.LeaderAndISR{Leader: isr[0], LeaderEpoch: 3, ISR: isr, PartitionEpoch: 7, ControllerEpoch: 4, Recovery: before}
-	p := r.topic("t", all, &old)
+	old := cluster.LeaderAndISR{Leader: isr[0], LeaderEpoch: 3, ISR: isr, PartitionEpoch: 7, ControllerEpoch: 4, Recovery: e.before}
+	p := r.topic("t", e.all, &old)
 	p.state = OfflinePartition
 	elect := func() error {
-		_, err := r.c.changePartitionStates([]*partitionContext{p}, OnlinePartition, s)
+		_, err := r.c.changePartitionStates([]*partitionContext{p}, OnlinePartition, e.strategy)
 		return err
 	}
 	if err := r.do(elect); err != nil {
@@ -192,17 +203,18 @@ func checkRecovery(t *testing.T, s ElectionStrategy, all []cluster.BrokerID, mas
 	}
 	if p.state != OnlinePartition {
 		if !p.leadership.Equal(old) {
-			t.Errorf("%s of ISR %v, state %d: no leader, and now %s", s, isr, state, p.leadership)
+			t.Errorf("%+v: no leader, and now %s", e, p.leadership)
 		}
 		return false
 	}
 	unclean := !slices.Contains(isr, p.leadership.Leader)
-	want := before
-	if unclean && known {
+	want := e.before
+	if unclean && e.known {
 		want = cluster.Recovering
 	}
-	if l := p.leadership; l.Recovery != want || l.LeaderEpoch != 4 || l.PartitionEpoch != 8 || l.ControllerEpoch != 5 || unclean && (s != UncleanStrategy || len(l.ISR) != 1) {
-		t.Errorf("%s of ISR %v, state %d, before %d: %s", s, isr, state, before, l)
+	mayBe := e.strategy == UncleanStrategy || e.strategy == OfflineStrategy && e.allowed
+	if l := p.leadership; l.Recovery != want || l.LeaderEpoch != 4 || l.PartitionEpoch != 8 || l.ControllerEpoch != 5 || unclean && (!mayBe || len(l.ISR) != 1) {
+		t.Errorf("%+v: %s", e, l)
 	}
 	return unclean
 }
