@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"klamm/internal/config"
+	"klamm/internal/coord/memstore"
 )
 
 // running is a broker of this process, ready to serve.
@@ -253,6 +254,18 @@ func TestTheWebAddressShowsWhatTheBrokerDoes(t *testing.T) {
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("POST is answered with %d", resp.StatusCode)
+	}
+}
+
+func TestTheBrokerPageNamesTheCoordinationEngineInUse(t *testing.T) {
+	engine := memstore.New()
+	r := startOn(t, configure(t, t.TempDir(), nil), engine.Client())
+	if _, body := r.get(t, "/api/v1/broker"); !strings.Contains(body, `"coordination": "memory"`) {
+		t.Errorf("on a store of the test's:\n%s", body)
+	}
+	cfg := configure(t, t.TempDir(), nil)
+	if _, body := start(t, cfg).get(t, "/api/v1/broker"); !strings.Contains(body, `"coordination": "embedded etcd in `+cfg.EtcdDataDir) {
+		t.Errorf("by default:\n%s", body)
 	}
 }
 

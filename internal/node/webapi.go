@@ -63,7 +63,7 @@ type (
 func (w *web) brokerInfo(*http.Request) (any, error) {
 	b := w.b
 	v := brokerView{ID: b.cfg.ID, Epoch: b.reg.epoch(), ClusterID: b.clusterID, Version: b.opts.Version, Started: b.started,
-		Coordination: "embedded etcd in " + b.cfg.EtcdDataDir}
+		Coordination: b.coordination.Name}
 	for _, l := range b.bound {
 		v.Listeners = append(v.Listeners, listenerView{l.name, l.protocol, l.net.Addr().String(), hostPort(l.advertised.Host, l.advertised.Port)})
 	}
