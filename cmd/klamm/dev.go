@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"klamm/internal/loglevel"
 	"klamm/internal/node"
 )
 
@@ -139,8 +140,9 @@ func runDev(o devOptions, stdout, stderr io.Writer) (code int, err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(o.Dir)) }()
 	}
 	var level slog.LevelVar
-	level.Set(o.logLevel)
+	level.Set(loglevel.Trace) // the brokers' own levels decide
 	o.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: &level}))
+	o.LogLevel = o.logLevel
 	o.Version, o.Web = version(), o.webAddress()
 	ctx, stop := stopOnSignal()
 	defer stop()

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"klamm/internal/config"
+	"klamm/internal/loglevel"
 	"klamm/internal/node"
 )
 
@@ -70,7 +71,8 @@ func serve(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, serveHelp)
 		return 0
 	}
-	log := newLogger(stderr, opts)
+	levels := newLoggers(stderr, opts)
+	log := levels.Logger(loglevel.Root)
 	cfg, warnings, err := config.Load(opts.file, opts.overrides, os.Environ())
 	for _, w := range warnings {
 		log.Warn("configuration", "warning", w.String())
@@ -81,7 +83,7 @@ func serve(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := stopOnSignal()
 	defer stop()
-	err = node.Run(ctx, node.Options{Config: cfg, Log: log, Banner: stdout, Version: version(), Pprof: opts.pprof})
+	err = node.Run(ctx, node.Options{Config: cfg, LogLevels: levels, Banner: stdout, Version: version(), Pprof: opts.pprof})
 	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintf(stderr, "klamm serve: %v\n", err)
 		return 1
@@ -131,12 +133,13 @@ func parseServe(args []string) (serveOptions, error) {
 	return o, nil
 }
 
-func newLogger(w io.Writer, o serveOptions) *slog.Logger {
-	ho := &slog.HandlerOptions{Level: o.logLevel}
+// newLoggers gives loggers that write everything their levels let pass, which can be changed while the broker runs.
+func newLoggers(w io.Writer, o serveOptions) *loglevel.Levels {
+	everything := &slog.HandlerOptions{Level: loglevel.Trace}
 	if o.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, ho))
+		return loglevel.New(slog.NewJSONHandler(w, everything), o.logLevel)
 	}
-	return slog.New(slog.NewTextHandler(w, ho))
+	return loglevel.New(slog.NewTextHandler(w, everything), o.logLevel)
 }
 
 // stopOnSignal gives a context that ends at the first SIGTERM or SIGINT; the second one exits the process at once.

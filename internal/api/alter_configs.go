@@ -32,7 +32,7 @@ func (h *Handlers) handleAlterConfigs(ctx context.Context, r *wire.Request) {
 }
 
 // IncrementalAlterConfigs, key 44, versions 0-1. As AlterConfigs, but changes single settings: set, delete, and append or
-// subtract for lists. Log levels of brokers are not changeable.
+// subtract for lists. It also changes log levels of this broker, see log_levels.go.
 func (h *Handlers) handleIncrementalAlterConfigs(ctx context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.IncrementalAlterConfigsRequest)
 	items := make([]*configAlteration, len(req.Resources))

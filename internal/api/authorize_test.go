@@ -148,6 +148,10 @@ func guardedClusterRequests() []guardedRequest {
 	remove.Filters = []kmsg.DeleteACLsRequestFilter{{ResourceType: 7, ResourcePatternType: 3, Operation: 1, PermissionType: 1}}
 	broker := kmsg.NewPtrDescribeConfigsRequest()
 	broker.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "0"}}
+	loggers := kmsg.NewPtrDescribeConfigsRequest()
+	loggers.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeBrokerLogger, ResourceName: "0"}}
+	levels := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	levels.Resources = []kmsg.IncrementalAlterConfigsRequestResource{changes(kmsg.ConfigResourceTypeBrokerLogger, "0", set("root", "WARN"))}
 	alter := kmsg.NewPtrAlterConfigsRequest()
 	scramAlter := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
 	scramAlter.Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "u", Mechanism: 1}}
@@ -165,6 +169,10 @@ func guardedClusterRequests() []guardedRequest {
 		{3, remove, acl.Alter, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.DeleteACLsResponse).Results[0].ErrorCode }},
 		{5, kmsg.NewPtrDescribeLogDirsRequest(), acl.Describe, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.DescribeLogDirsResponse).ErrorCode }},
 		{4, broker, acl.DescribeConfigs, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.DescribeConfigsResponse).Resources[0].ErrorCode }},
+		{4, loggers, acl.DescribeConfigs, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.DescribeConfigsResponse).Resources[0].ErrorCode }},
+		{1, levels, acl.AlterConfigs, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 {
+			return r.(*kmsg.IncrementalAlterConfigsResponse).Resources[0].ErrorCode
+		}},
 		{2, alter, acl.AlterConfigs, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.AlterConfigsResponse).Resources[0].ErrorCode }},
 		{1, kmsg.NewPtrDescribeClientQuotasRequest(), acl.DescribeConfigs, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 {
 			return r.(*kmsg.DescribeClientQuotasResponse).ErrorCode

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,8 +58,11 @@ func (h *Handlers) alterConfigs(ctx context.Context, r *wire.Request, items []*c
 		if !c.err.failed() {
 			c.err = answerError{Code: h.configsDenied(r, acl.AlterConfigs, c.kind, c.name).Code} // Kafka: without a text
 		}
+		if c.kind == kmsg.ConfigResourceTypeBrokerLogger && !c.err.failed() {
+			c.err = h.alterLogLevels(c, validateOnly)
+		}
 	}
-	pending := items
+	pending := slices.DeleteFunc(slices.Clone(items), func(c *configAlteration) bool { return c.kind == kmsg.ConfigResourceTypeBrokerLogger })
 	for try := 0; len(pending) > 0; try++ {
 		entities, err := h.readEntities(ctx, pending)
 		if err != nil {
@@ -124,8 +128,7 @@ func preprocess(items []*configAlteration, self cluster.BrokerID) {
 			c.err = checkOwnBroker(c.name, self)
 		case c.kind == kmsg.ConfigResourceTypeClientMetrics, c.kind == kmsg.ConfigResourceTypeGroupConfig:
 			c.err = errorf(cluster.InvalidRequest, "AlterConfigs is only supported for topics and brokers, but resource type is %s", resourceTypeName(c.kind))
-		case c.kind == kmsg.ConfigResourceTypeBrokerLogger && !c.replace:
-			c.err = errorf(cluster.InvalidRequest, "Log levels cannot be changed at run time.")
+		case c.kind == kmsg.ConfigResourceTypeBrokerLogger && !c.replace: // alterLogLevels, once it is known that the client may
 		default:
 			c.err = errorf(cluster.InvalidRequest, "Unknown resource type %d", c.kind)
 		}
@@ -154,6 +157,10 @@ func checkOwnBroker(name string, self cluster.BrokerID) answerError {
 	if name == "" {
 		return answerError{}
 	}
+	return checkNodeID(name, self)
+}
+
+func checkNodeID(name string, self cluster.BrokerID) answerError {
 	id, err := strconv.ParseInt(name, 10, 32)
 	if err != nil {
 		return errorf(cluster.InvalidRequest, "Node id must be an integer, but it is: %s", name)

@@ -275,7 +275,10 @@ func TestDescribeConfigsRefusals(t *testing.T) {
 			{topicResource, "bad name", "INVALID_TOPIC_EXCEPTION Topic name is invalid: 'bad name' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"},
 			{brokerResource, "5", "INVALID_REQUEST Unexpected broker id, expected 0 or empty string, but received 5"},
 			{brokerResource, "x", "INVALID_REQUEST Broker id must be an integer, but it is: x"},
-			{kmsg.ConfigResourceTypeBrokerLogger, "0", "INVALID_REQUEST Unsupported resource type: BROKER_LOGGER"},
+			{kmsg.ConfigResourceTypeBrokerLogger, "", "INVALID_REQUEST Broker id must not be empty"},
+			{kmsg.ConfigResourceTypeBrokerLogger, "x", "INVALID_REQUEST Broker id must be an integer, but it is: x"},
+			{kmsg.ConfigResourceTypeBrokerLogger, "5", "INVALID_REQUEST Unexpected broker id, expected 0 but received 5"},
+			{kmsg.ConfigResourceTypeClientMetrics, "m", "INVALID_REQUEST Unsupported resource type: CLIENT_METRICS"},
 		} {
 			got := b.describe(4, c.kind, c.name)
 			if v := verdict(got.ErrorCode, got.ErrorMessage); v != c.want || len(got.Configs) != 0 {
@@ -376,5 +379,87 @@ func TestConfigsOfNewTopicsAreReadUntilTheStoreAnswers(t *testing.T) {
 			t.Error("no error although the broker stops")
 		}
 		b.store.Reconnect()
+	})
+}
+
+// logLevels gives "logger LEVEL" of what DescribeConfigs shows.
+func (b *testBroker) logLevels(keys ...string) (out []string) {
+	b.t.Helper()
+	got := b.describe(4, kmsg.ConfigResourceTypeBrokerLogger, "0", keys...)
+	if got.ErrorCode != 0 {
+		b.t.Fatalf("describe the loggers: %s", verdict(got.ErrorCode, got.ErrorMessage))
+	}
+	for _, c := range got.Configs {
+		if c.Source != kmsg.ConfigSourceDynamicBrokerLoggerConfig || c.ReadOnly || c.IsSensitive || c.IsDefault || len(c.ConfigSynonyms) != 0 {
+			b.t.Errorf("logger %+v", c)
+		}
+		out = append(out, c.Name+" "+*c.Value)
+	}
+	return out
+}
+
+// The levels of loggers are seen and changed at once, in the broker alone (KIP-412).
+func TestLogLevelsAreChangedWhileTheBrokerRuns(t *testing.T) {
+	const loggers = kmsg.ConfigResourceTypeBrokerLogger
+	inBubble(t, nil, func(b *testBroker) {
+		before := len(b.engine.Dump())
+		for _, step := range []struct {
+			req  []configOp
+			want []string
+		}{
+			{nil, []string{"kafka.authorizer.logger INFO", "kafka.controller INFO", "root INFO", "state.change.logger INFO"}},
+			{[]configOp{set("state.change.logger", "DEBUG"), set("root", "WARN")}, []string{"kafka.authorizer.logger WARN", "kafka.controller WARN", "root WARN", "state.change.logger DEBUG"}},
+			{[]configOp{unset("state.change.logger"), set("kafka.controller", "FATAL")}, []string{"kafka.authorizer.logger WARN", "kafka.controller FATAL", "root WARN", "state.change.logger WARN"}},
+		} {
+			if step.req != nil {
+				same(t, []string{"NONE"}, b.alter(1, changes(loggers, "0", step.req...)))
+			}
+			same(t, step.want, b.logLevels())
+		}
+		same(t, []string{"root WARN"}, b.logLevels("root", "nope"))
+		if after := len(b.engine.Dump()); after != before {
+			t.Errorf("%d nodes, before there were %d", after, before)
+		}
+	})
+}
+
+func TestLogLevelsThatCannotBeChanged(t *testing.T) {
+	const loggers = kmsg.ConfigResourceTypeBrokerLogger
+	all := "kafka.authorizer.logger, kafka.controller, root, state.change.logger"
+	for _, c := range []struct {
+		name, node string
+		ops        []configOp
+		want       string
+	}{
+		{"of another broker", "2", []configOp{set("root", "DEBUG")}, "INVALID_REQUEST Unexpected broker id, expected 0, but received 2"},
+		{"of no broker", "", []configOp{set("root", "DEBUG")}, "INVALID_REQUEST Node id must be an integer, but it is: "},
+		{"twice", "0", []configOp{set("root", "DEBUG"), set("root", "INFO")}, "INVALID_REQUEST Error due to duplicate config keys"},
+		{"to null", "0", []configOp{{"root", kmsg.IncrementalAlterConfigOpSet, nil}}, "INVALID_REQUEST Null value not supported for : root"},
+		{"by appending", "0", []configOp{{"root", kmsg.IncrementalAlterConfigOpAppend, ptr("DEBUG")}}, "INVALID_REQUEST The level of logger root can be set and deleted, nothing else."},
+		{"by subtracting", "0", []configOp{{"nope", kmsg.IncrementalAlterConfigOpSubtract, ptr("DEBUG")}}, "INVALID_REQUEST The level of logger nope can be set and deleted, nothing else."},
+		{"of a logger that does not exist", "0", []configOp{set("nope", "DEBUG")}, "INVALID_CONFIG Logger nope does not exist. There are: " + all + "."},
+		{"of one that does not exist, taken away", "0", []configOp{unset("nope")}, "INVALID_CONFIG Logger nope does not exist. There are: " + all + "."},
+		{"to a level that is none", "0", []configOp{set("kafka.controller", "INFO"), set("root", "debug")},
+			`INVALID_CONFIG Logger root: "debug" is no log level: want one of TRACE, DEBUG, INFO, WARN, ERROR, FATAL.`},
+		{"of the root, taken away", "0", []configOp{set("kafka.controller", "ERROR"), unset("root")}, "INVALID_REQUEST The level of the root logger cannot be deleted."},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, nil, func(b *testBroker) {
+				before := b.logLevels()
+				same(t, []string{c.want}, b.alter(1, changes(loggers, c.node, c.ops...)))
+				same(t, before, b.logLevels())
+			})
+		})
+	}
+	t.Run("where nothing is to be changed", func(t *testing.T) {
+		inBubble(t, nil, func(b *testBroker) {
+			req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+			req.ValidateOnly = true
+			req.Resources = []kmsg.IncrementalAlterConfigsRequestResource{changes(loggers, "0", set("root", "DEBUG"))}
+			if got := b.do(1, req).(*kmsg.IncrementalAlterConfigsResponse).Resources[0]; got.ErrorCode != 0 {
+				t.Errorf("validate only: %s", verdict(got.ErrorCode, got.ErrorMessage))
+			}
+			same(t, []string{"root INFO"}, b.logLevels("root"))
+		})
 	})
 }

@@ -47,6 +47,8 @@ func (h *Handlers) handleDescribeConfigs(ctx context.Context, r *wire.Request) {
 			}
 		case res.ResourceType == kmsg.ConfigResourceTypeBroker:
 			entries, e = h.describeBrokerConfigs(&res)
+		case res.ResourceType == kmsg.ConfigResourceTypeBrokerLogger:
+			entries, e = h.describeLogLevels(&res)
 		default:
 			e = errorf(cluster.InvalidRequest, "Unsupported resource type: %s", resourceTypeName(res.ResourceType))
 		}

@@ -32,6 +32,7 @@ import (
 	"klamm/internal/cluster"
 	"klamm/internal/config"
 	"klamm/internal/coord"
+	"klamm/internal/loglevel"
 	"klamm/internal/metadata"
 	"klamm/internal/quota"
 	"klamm/internal/replica"
@@ -64,6 +65,7 @@ type Deps struct {
 	Features    *FinalizedFeatures // what is finalized, as this broker knows it
 	Link        ControllerLink     // requests to the active controller, wherever it is
 	Users       *users.Store       // SCRAM credentials; follows the store
+	LogLevels   *loglevel.Levels   // of this broker
 	// Authorizer is optional: without one everybody may do everything.
 	Authorizer *authorizer.Authorizer
 	// Tokens is optional: without a secret for them there are none.
@@ -138,7 +140,7 @@ func New(d Deps) *Handlers {
 		controlLane: newLanes(d.Log),
 		configs:     newConfigFollower(d),
 		producerIDs: newProducerIDManager(d),
-		denials:     denialLog{log: d.Log},
+		denials:     denialLog{log: d.LogLevels.Logger(loglevel.Authorizer)},
 		sessions:    replica.NewFetchSessionCache(d.Config.Broker().MaxIncrementalFetchSessionCacheSlots, 2*time.Minute),
 	}
 	h.deferral = newDeferral(h.adminLanes)

@@ -23,6 +23,7 @@ import (
 	"klamm/internal/coord"
 	"klamm/internal/coord/memstore"
 	"klamm/internal/group/coordinator"
+	"klamm/internal/loglevel"
 	"klamm/internal/metadata"
 	"klamm/internal/quota"
 	"klamm/internal/security/authorizer"
@@ -98,7 +99,7 @@ func newTestBroker(t *testing.T, ctx context.Context, properties map[string]stri
 		Table: wire.NewAPITable(), Config: b.config, Cache: b.cache, Store: b.store,
 		Replicas: replicas, Groups: b.groups, Controller: b.ctl, Link: b.ctl, Features: NewFinalizedFeatures(b.store, nil, log),
 		Quotas: quota.NewClients(quota.DefaultWindows, quota.DefaultWindows, time.Now()), Connections: quota.NewConnections(quota.DefaultWindows, time.Now()),
-		Users: users.New(), Authorizer: newTestAuthorizer(t, ctx, b, log),
+		Users: users.New(), LogLevels: loglevel.New(log.Handler(), slog.LevelInfo), Authorizer: newTestAuthorizer(t, ctx, b, log),
 	})
 	b.background = append(b.background, b.h.d.Features.Run)
 	b.h.admin.intn = func(int) int { return 0 } // assignments start at the first broker

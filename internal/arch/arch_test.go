@@ -30,6 +30,7 @@ var allowedImports = map[string][]string{
 	"config":            {"cluster", "record"},
 	"metadata":          {"cluster", "wire"},
 	"quota":             {},
+	"loglevel":          {},
 	"controller":        {"cluster"},
 	"coord":             {"cluster"},
 	"coord/coordtest":   {"cluster", "coord"},
@@ -46,7 +47,7 @@ var allowedImports = map[string][]string{
 	"doctor":            {"cluster", "coord"},
 	"migrate":           {"coord"},
 	"replica":           {"cluster", "record", "wire", "metadata", "commitlog", "config", "quota"},
-	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "group", "admin", "quota", "security/acl", "security/authorizer", "security/scram", "security/token", "security/users"},
+	"api":               {"cluster", "record", "wire", "config", "metadata", "coord", "commitlog", "replica", "group", "admin", "quota", "loglevel", "security/acl", "security/authorizer", "security/scram", "security/token", "security/users"},
 	"node":              {"*"},
 	"sim":               {"cluster", "controller"},
 

@@ -15,6 +15,7 @@ const (
 	DynamicDefaultBroker Source = 3
 	StaticBroker         Source = 4
 	DefaultConfig        Source = 5
+	DynamicBrokerLogger  Source = 6
 )
 
 // Synonym is one layer in which a value, or one that says the same, is set.

@@ -14,6 +14,7 @@ import (
 
 	"klamm/internal/config"
 	"klamm/internal/coord/etcdstore"
+	"klamm/internal/loglevel"
 )
 
 // DevOptions describes a cluster for development and tests: several brokers in this process.
@@ -24,6 +25,7 @@ type DevOptions struct {
 	Web      string            // address of the first broker's web; "" for none
 	Settings map[string]string // over those of a dev cluster, for every broker
 	Log      *slog.Logger
+	LogLevel slog.Level // of each broker's loggers at first; it can be changed, down to what Log lets pass
 	Version  string
 	// Ready is called once all brokers know each other.
 	Ready func(DevCluster)
@@ -38,6 +40,8 @@ type DevCluster struct {
 // RunDev runs the cluster until ctx ends or a broker fails. The brokers share one etcd member in this process but talk
 // to each other as brokers on different machines do.
 func RunDev(ctx context.Context, o DevOptions) error {
+	all := o.Log
+	o.Log = loglevel.New(all.Handler(), o.LogLevel).Logger(loglevel.Root)
 	configs, err := o.configs()
 	if err != nil {
 		return err
@@ -48,7 +52,7 @@ func RunDev(ctx context.Context, o DevOptions) error {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	d := &devRun{o: o, engine: engine, endpoints: make([]Endpoint, o.Brokers)}
+	d := &devRun{o: o, log: all, engine: engine, endpoints: make([]Endpoint, o.Brokers)}
 	d.ready.Add(o.Brokers)
 	var brokers sync.WaitGroup
 	errs := make([]error, o.Brokers)
@@ -69,6 +73,7 @@ func RunDev(ctx context.Context, o DevOptions) error {
 
 type devRun struct {
 	o         DevOptions
+	log       *slog.Logger // lets everything pass that brokers' levels may
 	engine    *etcdstore.Engine
 	ready     sync.WaitGroup // brokers that do not serve yet
 	endpoints []Endpoint     // of brokers that serve
@@ -77,7 +82,7 @@ type devRun struct {
 
 func (d *devRun) run(ctx context.Context, i int, c *config.Broker) error {
 	err := Run(ctx, Options{
-		Config: c, Log: d.o.Log.With("self", c.ID), Version: d.o.Version, Together: d.o.Brokers,
+		Config: c, LogLevels: loglevel.New(d.log.With("self", c.ID).Handler(), d.o.LogLevel), Version: d.o.Version, Together: d.o.Brokers,
 		Coordination: func(ctx context.Context) (*Coordination, error) {
 			s, err := d.engine.Connect(ctx)
 			if err != nil {

@@ -25,6 +25,7 @@ import (
 	"klamm/internal/coord"
 	"klamm/internal/coord/notify"
 	"klamm/internal/group/coordinator"
+	"klamm/internal/loglevel"
 	"klamm/internal/metadata"
 	"klamm/internal/replica"
 	"klamm/internal/security/authorizer"
@@ -36,13 +37,15 @@ import (
 // stopTimeout bounds a clean stop: past it the broker gives up waiting and reports what hangs.
 const stopTimeout = 45 * time.Second
 
-// Options is what a broker is started with. Config and Log are required.
+// Options is what a broker is started with. Config is required, and Log or LogLevels.
 type Options struct {
-	Config  *config.Broker
-	Log     *slog.Logger
-	Banner  io.Writer // gets the start summary for people; nil for none
-	Version string    // of this build, shown in the banner
-	Pprof   bool      // serve Go's profiles on the web address, which must be a loopback one then
+	Config *config.Broker
+	Log    *slog.Logger
+	// LogLevels holds the broker's loggers; nil for loggers that write to Log's handler, from info on.
+	LogLevels *loglevel.Levels
+	Banner    io.Writer // gets the start summary for people; nil for none
+	Version   string    // of this build, shown in the banner
+	Pprof     bool      // serve Go's profiles on the web address, which must be a loopback one then
 	// Coordination opens the coordination engine; nil for the one that Config names.
 	Coordination func(context.Context) (*Coordination, error)
 	// Together is how many brokers, this one included, must know of each other before this one is ready; 0 for any.
@@ -100,7 +103,10 @@ type broker struct {
 // Run starts a broker, prints the banner once it serves, and blocks until ctx ends or a part fails; then it stops
 // cleanly. It returns nil after a clean stop that ctx asked for.
 func Run(ctx context.Context, o Options) error {
-	b := &broker{opts: o, cfg: o.Config, log: o.Log, started: time.Now(), parts: newSupervisor(), users: users.New()}
+	if o.LogLevels == nil {
+		o.LogLevels = loglevel.New(o.Log.Handler(), slog.LevelInfo)
+	}
+	b := &broker{opts: o, cfg: o.Config, log: o.LogLevels.Logger(loglevel.Root), started: time.Now(), parts: newSupervisor(), users: users.New()}
 	err := b.start(ctx)
 	if err == nil {
 		b.serving = true
@@ -191,7 +197,7 @@ func (b *broker) buildBroker(context.Context) error {
 		Table: b.table, LikeKafka39: c.ZooKeeper.Connect != "", Config: b.dynamic, Cache: b.cache, Store: b.store,
 		Replicas: b.replicas, Groups: b.groups, Controller: b.driver, Link: b.channel, Features: b.features,
 		Quotas: b.quotas.clients, Connections: b.quotas.connections,
-		Users: b.users, Authorizer: b.authorizer, Tokens: b.tokens,
+		Users: b.users, LogLevels: b.opts.LogLevels, Authorizer: b.authorizer, Tokens: b.tokens,
 	})
 	changes := &notify.Consumer{Root: coord.ConfigChangesPath, Log: b.log,
 		Handle: b.handlers.HandleConfigChange, OnStart: b.handlers.LoadAllConfigs}
@@ -260,7 +266,8 @@ func (b *broker) driverOptions() driver.Options {
 			LeaderImbalancePercentage: c.LeaderImbalancePerBrokerPercentage,
 			OfflineReplicas:           offlineReplicas(c.TopicDeletionOfflineReplicas), OfflineReplicaTimeout: c.TopicDeletionOfflineReplicaTimeout,
 		},
-		Store: b.store, Session: b.reg.session(), Reregister: b.reg.renew, Log: b.log,
+		Store: b.store, Session: b.reg.session(), Reregister: b.reg.renew,
+		Log: b.opts.LogLevels.Logger(loglevel.Controller), StateChange: b.opts.LogLevels.Logger(loglevel.StateChange),
 		Dial: func(ctx context.Context, addr string) (driver.Conn, error) { return dial(ctx, addr) },
 	}
 }
