@@ -245,6 +245,19 @@ replica.lag.time.max.ms=%d
 `, b.id, b.addr, filepath.Join(b.dir, "data"), b.c.zk, b.c.session.Milliseconds(), b.c.offsetsReplicas, b.c.lag.Milliseconds(), b.c.properties))
 }
 
+// addProperties adds lines to the file; of a key that stands there twice both kinds take the last.
+func (b *broker) addProperties(lines string) {
+	b.c.Helper()
+	f, err := os.OpenFile(filepath.Join(b.dir, "server.properties"), os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = f.WriteString(lines)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		b.c.Fatal(err)
+	}
+}
+
 // launch starts the broker's process without waiting for it.
 func (b *broker) launch() {
 	b.c.Helper()

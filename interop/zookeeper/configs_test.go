@@ -110,9 +110,10 @@ func (h *throttleHook) OnBrokerThrottle(_ kgo.BrokerMetadata, throttle time.Dura
 }
 
 // TestConfigsAndQuotasOfEitherKindHoldOnTheOther sets dynamic configs and quotas through Kafka and through klamm and looks
-// for their effect on the other.
+// for their effect on the other. What either stored for a broker, passwords among it, is read by the broker that takes its place.
 func TestConfigsAndQuotasOfEitherKindHoldOnTheOther(t *testing.T) {
 	c := newCluster(t, kafka, klamm)
+	keys, tools := c.listenersWithKeys(), c.toolbox()
 	c.start(0, 1)
 	c.step("one broker of each kind")
 	replicas := kmsg.NewPtrCreateTopicsRequest()
@@ -149,9 +150,17 @@ func TestConfigsAndQuotasOfEitherKindHoldOnTheOther(t *testing.T) {
 		c.alterQuotas(int32(from), quotaOf("producer_byte_rate", -1, "client-id", client))
 		c.step("config and quota of %s hold on %s", by, on)
 	}
-	// What the other kind stored for a broker is read by the broker that takes its place.
 	c.alterBroker(1, "1", "log.cleaner.threads", kadm.StringPtr("2"))
 	c.alterBroker(0, "0", "log.cleaner.threads", kadm.StringPtr("2"))
+	if raw := c.get(coord.ConfigEntityPath(coord.BrokerConfigs, "0")); raw != c.get(coord.ConfigEntityPath(coord.BrokerConfigs, "1")) {
+		t.Errorf("the nodes differ: %s", raw)
+	}
+	for id := range int32(2) {
+		keys.shows(id, "first")
+		tools.do("kafka-configs --bootstrap-server " + c.brokers[id].addr + keys.change(id, "second"))
+		keys.shows(id, "second")
+		keys.areEncoded(id)
+	}
 	for _, swap := range []struct {
 		id int32
 		to kind
@@ -166,11 +175,15 @@ func TestConfigsAndQuotasOfEitherKindHoldOnTheOther(t *testing.T) {
 				t.Errorf("%s in the place of broker %d has %s=%s of %v", swap.to, swap.id, entry.Key, entry.MaybeValue(), entry.Source)
 			}
 		}
+		keys.shows(swap.id, "second")
 	}
-	c.step("configs stored by either kind read by the other in its place")
-	if raw := c.get(coord.ConfigEntityPath(coord.BrokerConfigs, "0")); raw != c.get(coord.ConfigEntityPath(coord.BrokerConfigs, "1")) {
-		t.Errorf("the nodes differ: %s", raw)
-	}
+	c.step("configs and passwords stored by either kind read by the other in its place")
+	c.stop(1)
+	tools.do("kafka-configs --zookeeper " + c.zk + keys.change(1, "first") + ",password.encoder.secret=encoder,password.encoder.cipher.algorithm=AES/GCM/NoPadding")
+	c.brokers[1].kind = klamm
+	c.start(1)
+	keys.shows(1, "first")
+	c.step("passwords that Kafka's tool wrote into ZooKeeper read by klamm")
 }
 
 // produceTo produces one record of that size to the partition on a broker.

@@ -48,15 +48,19 @@ func TestKafkaOfManyReleasesAndProtocols(t *testing.T) {
 	wanted := os.Getenv("INTEROP_PEERS")
 	for _, p := range peers {
 		if wanted == "" && p.always || wanted == "all" || slices.Contains(strings.Fields(wanted), p.String()) {
-			t.Run(p.String(), func(t *testing.T) { liveTogether(t, p) })
+			t.Run(p.String(), func(t *testing.T) {
+				c := newClusterOf(t, setup{
+					properties: "inter.broker.protocol.version=" + p.protocol, lag: 3 * time.Second, offsetsReplicas: 2, zooKeeper: p.release, brokers: []kind{p.release, klamm},
+				})
+				c.liveTogether(!p.below28())
+			})
 		}
 	}
 }
 
-func liveTogether(t *testing.T, p peer) {
-	c := newClusterOf(t, setup{
-		properties: "inter.broker.protocol.version=" + p.protocol, lag: 3 * time.Second, offsetsReplicas: 2, zooKeeper: p.release, brokers: []kind{p.release, klamm},
-	})
+// liveTogether takes broker 0, Kafka's, and broker 1, klamm's, through that; topicIDs says that topics have ids.
+func (c *cluster) liveTogether(topicIDs bool) {
+	c.Helper()
 	c.start(0, 1)
 	c.createTopic("load", 4, nil)
 	c.awaitISR("load")
@@ -67,14 +71,14 @@ func liveTogether(t *testing.T, p peer) {
 		c.moveController(controller)
 		c.createTopic("gone", 2, nil)
 		c.awaitISR("gone")
-		if raw := c.get(coord.TopicPath("gone")); strings.Contains(raw, "topic_id") == p.below28() {
-			t.Errorf("topic of controller %d: %s", controller, raw)
+		if raw := c.get(coord.TopicPath("gone")); strings.Contains(raw, "topic_id") != topicIDs {
+			c.Errorf("topic of controller %d: %s", controller, raw)
 		}
-		if r, err := c.admin.UpdatePartitions(t.Context(), 3, "gone"); err != nil || r.Error() != nil {
-			t.Fatal(err, r.Error())
+		if r, err := c.admin.UpdatePartitions(c.Context(), 3, "gone"); err != nil || r.Error() != nil {
+			c.Fatal(err, r.Error())
 		}
 		c.eventually(20*time.Second, "the partition added", func() (bool, string) {
-			names, err := c.store.Children(t.Context(), coord.PartitionsPath("gone"))
+			names, err := c.store.Children(c.Context(), coord.PartitionsPath("gone"))
 			return len(names) == 3, fmt.Sprint(names, err)
 		})
 		c.awaitISR("gone")

@@ -7,8 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,12 +26,7 @@ import (
 func (b *broker) securedListener() string {
 	b.c.Helper()
 	addr, between := freeAddr(b.c.T), freeAddr(b.c.T)
-	f, err := os.OpenFile(filepath.Join(b.dir, "server.properties"), os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		b.c.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := fmt.Fprintf(f, `listeners=PLAINTEXT://%s,CLIENTS://%s,BROKERS://%s
+	b.addProperties(fmt.Sprintf(`listeners=PLAINTEXT://%s,CLIENTS://%s,BROKERS://%s
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT,BROKERS:SASL_PLAINTEXT
 inter.broker.listener.name=BROKERS
 sasl.mechanism.inter.broker.protocol=PLAIN
@@ -44,9 +37,7 @@ listener.name.clients.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.sec
 authorizer.class.name=kafka.security.authorizer.AclAuthorizer
 super.users=User:ANONYMOUS;User:broker
 delegation.token.secret.key=shared
-`, b.addr, addr, between); err != nil {
-		b.c.Fatal(err)
-	}
+`, b.addr, addr, between))
 	return addr
 }
 

@@ -57,6 +57,35 @@ var tools = map[string]string{
 	"kafka-cluster": "org.apache.kafka.tools.ClusterTool", "kafka-features": "org.apache.kafka.tools.FeatureCommand",
 }
 
+// do runs a command line that must succeed, which says itself whom to ask.
+func (b *toolbox) do(line string) {
+	b.c.Helper()
+	words := strings.Fields(line)
+	if exit, out := b.call(words[0], words[1:], ""); exit != 0 {
+		b.c.Fatalf("%s\nended with %d:\n%s", line, exit, out)
+	}
+}
+
+// call runs a tool.
+func (b *toolbox) call(name string, args []string, stdin string) (exit int, out string) {
+	b.c.Helper()
+	if err := b.asks.Encode(map[string]any{"class": tools[name], "args": args, "stdin": stdin}); err != nil {
+		b.c.Fatal(err)
+	}
+	answer, err := b.says.ReadBytes('\n')
+	if err != nil {
+		b.c.Fatalf("%s %v: the tools ended: %v", name, args, err)
+	}
+	var said struct {
+		Exit int
+		Out  string
+	}
+	if err := json.Unmarshal(answer, &said); err != nil {
+		b.c.Fatalf("%s %v: %v in %s", name, args, err, answer)
+	}
+	return said.Exit, said.Out
+}
+
 // run runs a command line, whose words are parted by blanks, and adds what it said to the output.
 func (b *toolbox) run(line string) {
 	b.c.Helper()
@@ -73,29 +102,16 @@ func (b *toolbox) run(line string) {
 		}
 		args = slices.Insert(slices.Clone(args), i, "--bootstrap-server", b.c.brokers[0].addr)
 	}
-	if err := b.asks.Encode(map[string]any{"class": tools[words[0]], "args": args, "stdin": strings.ReplaceAll(stdin, ";", "\n")}); err != nil {
-		b.c.Fatal(err)
-	}
-	answer, err := b.says.ReadBytes('\n')
-	if err != nil {
-		b.c.Fatalf("%s: the tools ended: %v", line, err)
-	}
-	var said struct {
-		Exit int
-		Out  string
-	}
-	if err := json.Unmarshal(answer, &said); err != nil {
-		b.c.Fatalf("%s: %v in %s", line, err, answer)
-	}
+	exit, out := b.call(words[0], args, strings.ReplaceAll(stdin, ";", "\n"))
 	fmt.Fprintf(&b.output, "$ %s\n", b.plain(line))
-	lines := strings.Split(strings.TrimRight(b.plain(said.Out), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(b.plain(out), "\n"), "\n")
 	if unordered.MatchString(line) {
 		slices.Sort(lines)
 	}
 	if words[0] == "kafka-broker-api-versions" {
 		lines = slices.Compact(lines) // all brokers say the same
 	}
-	fmt.Fprintf(&b.output, "%s\nexit %d\n\n", strings.Join(lines, "\n"), said.Exit)
+	fmt.Fprintf(&b.output, "%s\nexit %d\n\n", strings.Join(lines, "\n"), exit)
 }
 
 // unordered are the tools that print out of hash tables.
