@@ -224,7 +224,11 @@ func brokerSynonyms(name string) []string {
 // fixedAtStart are keys that Kafka can change while it runs and klamm cannot: they are described as read-only and cannot be altered.
 var fixedAtStart = regexp.MustCompile(`^(listeners|advertised\.listeners|listener\.security\.protocol\.map|principal\.builder\.class|metric\.reporters|sasl\..*|ssl\..*)$`)
 
+// ofOtherMechanisms are keys of GSSAPI and OAUTHBEARER, which klamm does not have: in the file they have no effect either, so they may
+// be set while it runs, for a Kafka broker that takes this one's place.
+var ofOtherMechanisms = regexp.MustCompile(`^sasl\.(kerberos|login\.refresh)\.`)
+
 // isFixed reports whether a key, one listener's or the general one, is fixed at start. Key and trust stores of a listener are not.
 func isFixed(name string, def *Definition) bool {
-	return fixedAtStart.MatchString(def.Name) && !(def.Name != name && listenerOnly[def.Name])
+	return fixedAtStart.MatchString(def.Name) && !ofOtherMechanisms.MatchString(def.Name) && !(def.Name != name && listenerOnly[def.Name])
 }

@@ -122,7 +122,7 @@ func TestBrokersAreDescribedLayerByLayer(t *testing.T) {
 	for _, c := range []struct {
 		key      string
 		readOnly bool
-	}{{"broker.id", true}, {"log.retention.ms", false}, {"listeners", true}, {"log.retention.hours", true}} {
+	}{{"broker.id", true}, {"log.retention.ms", false}, {"listeners", true}, {"log.retention.hours", true}, {"sasl.jaas.config", true}, {"sasl.kerberos.service.name", false}} {
 		if e := d.DescribeBroker([]string{c.key})[0]; e.ReadOnly != c.readOnly {
 			t.Errorf("%s: read-only %v", c.key, e.ReadOnly)
 		}
@@ -258,6 +258,12 @@ func TestBrokerChangesAreRefusedWithKafkasText(t *testing.T) {
 		{"keystore with listener", "listener.name.x.ssl.keystore.location", "/k", true, ""},
 		{"keystore with listener, for all", "listener.name.x.ssl.keystore.location", "/k", false, "Cannot update these configs at default cluster level, broker id must be specified: Set(listener.name.x.ssl.keystore.location)"},
 		{"other security of a listener", "listener.name.x.ssl.client.auth", "required", true, "klamm cannot change these configs while it runs: listener.name.x.ssl.client.auth. Set them in the file and restart"},
+		{"Kerberos", "sasl.kerberos.min.time.before.relogin", "58000", true, ""},
+		{"Kerberos of a listener", "listener.name.x.sasl.kerberos.service.name", "kafka", true, ""},
+		{"Kerberos, not a number", "sasl.kerberos.min.time.before.relogin", "x", true, "Invalid value x for configuration sasl.kerberos.min.time.before.relogin: Not a number of type LONG"},
+		{"Kerberos, for all", "sasl.kerberos.min.time.before.relogin", "58000", false, "Cannot update these configs at default cluster level, broker id must be specified: Set(sasl.kerberos.min.time.before.relogin)"},
+		{"renewal of tokens", "sasl.login.refresh.window.factor", "0.5", true, ""},
+		{"mechanisms", "sasl.enabled.mechanisms", "PLAIN", true, "klamm cannot change these configs while it runs: sasl.enabled.mechanisms. Set them in the file and restart"},
 		{"password without a secret", "listener.name.x.ssl.keystore.password", "p", true, "listener.name.x.ssl.keystore.password cannot be stored: password encoder secret not configured. Set password.encoder.secret in the file and restart"},
 		{"listeners", "listeners", "PLAINTEXT://:1", true, "klamm cannot change these configs while it runs: listeners. Set them in the file and restart"},
 		{"one listener's limit for all", "listener.name.x.max.connections", "5", false, ""},
