@@ -1,6 +1,7 @@
 package zkstore
 
 import (
+	"bufio"
 	"bytes"
 	"strings"
 	"testing"
@@ -89,6 +90,7 @@ func FuzzDecoding(f *testing.F) {
 	f.Add([]byte(`realm="zk-sasl-md5",nonce="a\"b"`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = readFrame(bytes.NewReader(b), 1<<10)
+		_, _, _ = readAnswer(bufio.NewReader(bytes.NewReader(b)), 16)
 		_, _ = decodeConnected(b)
 		_, _ = decodeEvent(&decoder{b: b})
 		d := decoder{b: b}

@@ -350,7 +350,7 @@ func (l *link) take(c *conn) (ping bool, batch []*request) {
 // read takes answers and events until the connection breaks.
 func (l *link) read(c *conn) error {
 	for {
-		frame, err := readFrame(c.in, l.o.ReplyBytesMax)
+		frame, tooLarge, err := readAnswer(c.in, l.o.ReplyBytesMax)
 		if err != nil {
 			return err
 		}
@@ -373,7 +373,10 @@ func (l *link) read(c *conn) error {
 			if l.o.Stats.Latency != nil {
 				l.o.Stats.Latency(time.Since(r.sent))
 			}
-			l.finish(r, reply{code: code, zxid: zxid, body: d})
+			if tooLarge != nil && r.write {
+				tooLarge = fmt.Errorf("%w: %w", coord.ErrUnknownOutcome, tooLarge)
+			}
+			l.finish(r, reply{code: code, zxid: zxid, body: d, err: tooLarge})
 			if r.last {
 				l.endSession(c.session)
 				return errors.New("session closed")
@@ -531,19 +534,49 @@ func (l *link) endSession(s *zkSession) {
 	l.finishAll(refused, coord.ErrSessionExpired)
 }
 
-// readFrame reads one message of the server.
+// readFrame reads one message.
 func readFrame(r io.Reader, bytesMax int) ([]byte, error) {
-	var size [4]byte
-	if _, err := io.ReadFull(r, size[:]); err != nil {
+	n, err := readSize(r)
+	if err != nil {
 		return nil, err
 	}
-	n := int32(binary.BigEndian.Uint32(size[:]))
-	if n < 0 || int(n) > bytesMax {
-		return nil, fmt.Errorf("the server sent a message of %d bytes, more than the limit of %d", n, bytesMax)
+	if n > bytesMax {
+		return nil, &replyTooLargeError{n, bytesMax}
 	}
 	frame := make([]byte, n)
-	if _, err := io.ReadFull(r, frame); err != nil {
-		return nil, err
+	_, err = io.ReadFull(r, frame)
+	return frame, err
+}
+
+// answerHeaderSize is what every answer begins with: xid, zxid, code.
+const answerHeaderSize = 16
+
+// readAnswer reads an answer or event. Of one above the limit it keeps the header, which tells whose answer it is, and says so
+// by tooLarge: that request alone fails. If the connection did, the request would be sent again on the next one, for ever.
+func readAnswer(r *bufio.Reader, bytesMax int) (frame []byte, tooLarge, err error) {
+	n, err := readSize(r)
+	if err != nil {
+		return nil, nil, err
 	}
-	return frame, nil
+	kept := n
+	if n > bytesMax {
+		kept, tooLarge = answerHeaderSize, &replyTooLargeError{n, bytesMax}
+	}
+	frame = make([]byte, kept)
+	if _, err = io.ReadFull(r, frame); err == nil {
+		_, err = r.Discard(n - kept)
+	}
+	return frame, tooLarge, err
+}
+
+func readSize(r io.Reader) (int, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return 0, err
+	}
+	n := int32(binary.BigEndian.Uint32(size[:]))
+	if n < 0 {
+		return 0, fmt.Errorf("the server sent a message of %d bytes", n)
+	}
+	return int(n), nil
 }

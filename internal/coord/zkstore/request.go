@@ -169,3 +169,11 @@ type tooLargeError struct{ bytes, max int }
 func (e *tooLargeError) Error() string {
 	return fmt.Sprintf("a request of %d bytes is above ZooKeeper's limit of %d (jute.maxbuffer)", e.bytes, e.max)
 }
+
+// replyTooLargeError reports an answer that is not taken into memory, such as a list of too many nodes.
+type replyTooLargeError struct{ bytes, max int }
+
+// Error names both sizes.
+func (e *replyTooLargeError) Error() string {
+	return fmt.Sprintf("ZooKeeper's answer has %d bytes, more than the limit of %d", e.bytes, e.max)
+}

@@ -215,6 +215,36 @@ func TestARequestAboveTheServersLimitIsNotSent(t *testing.T) {
 	})
 }
 
+func TestAnAnswerAboveTheLimitFailsItsRequestAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fakeServer) {
+		s := f.open(t, Options{ReplyBytesMax: 1000})
+		defer s.Close()
+		for i := range 20 {
+			if _, err := s.Multi(t.Context(), coord.Create(fmt.Sprintf("/%0100d", i), nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := s.Children(t.Context(), "/")
+		var large *replyTooLargeError
+		if !errors.As(err, &large) || *large != (replyTooLargeError{16 + 4 + 20*104 + 68, 1000}) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := s.Get(t.Context(), fmt.Sprintf("/%0100d", 7)); err != nil {
+			t.Errorf("the next request: %v", err)
+		}
+		var ops []coord.Op
+		for i := range 20 {
+			ops = append(ops, coord.Create(fmt.Sprintf("/later%d", i), nil))
+		}
+		if _, err := s.Multi(t.Context(), ops...); !errors.As(err, &large) || !errors.Is(err, coord.ErrUnknownOutcome) {
+			t.Errorf("a write: %v", err)
+		}
+		if f.dials != 1 {
+			t.Errorf("%d connections were made", f.dials)
+		}
+	})
+}
+
 func TestWatchesFireAfterAReconnectWithBothKindsOfServer(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, f *fakeServer) {
