@@ -31,13 +31,16 @@ func errorf(code cluster.ErrorCode, format string, args ...any) answerError {
 }
 
 // storeError maps an error of the coordination engine. A write whose outcome is unknown and a deadline are answered as
-// a time-out, which clients retry; the rest has no text, as Kafka's UNKNOWN_SERVER_ERROR has none.
+// a time-out, which clients retry, and what a migration to KRaft forbids as Kafka does; the rest has no text, as Kafka's
+// UNKNOWN_SERVER_ERROR has none.
 func storeError(err error) answerError {
 	switch {
 	case err == nil:
 		return answerError{}
 	case errors.Is(err, coord.ErrUnknownOutcome), errors.Is(err, context.DeadlineExceeded):
 		return answerError{Code: cluster.RequestTimedOut}
+	case errors.Is(err, coord.ErrMigrating):
+		return answerError{Code: cluster.StaleControllerEpoch, Message: err.Error()}
 	default:
 		return answerError{Code: cluster.UnknownServerError}
 	}

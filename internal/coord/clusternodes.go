@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -259,20 +260,28 @@ func DecodeMigration(data []byte) (Migration, error) {
 	return m, err
 }
 
-// RefuseMigration keeps away from a cluster that moves to KRaft: its state no longer belongs to who is elected here. nil where
-// there is no /migration.
-func RefuseMigration(ctx context.Context, s Store) error {
+// ErrMigrating reports that the cluster moves to KRaft: its state no longer belongs to who is elected in this store.
+var ErrMigrating = errors.New("klamm takes no part in that. Finish it or roll it back")
+
+// Migrating tells by an ErrMigrating that there is a /migration; nil where there is none. err: it cannot be read.
+func Migrating(ctx context.Context, s Store) (migrating, err error) {
 	node, err := s.Get(ctx, MigrationPath)
 	if errors.Is(err, ErrNoNode) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("read %s: %w", MigrationPath, err)
+		return nil, fmt.Errorf("read %s: %w", MigrationPath, err)
 	}
 	m, err := DecodeMigration(node.Data)
 	if err != nil {
-		return fmt.Errorf("%s says that the cluster migrates to KRaft: %w", MigrationPath, err)
+		return fmt.Errorf("%s says that the cluster migrates to KRaft: %w (%w)", MigrationPath, ErrMigrating, err), nil
 	}
-	return fmt.Errorf("%s says that the cluster migrates to KRaft (controller %d, epoch %d): klamm takes no part in that. Finish it or roll it back",
-		MigrationPath, m.ControllerID, m.ControllerEpoch)
+	return fmt.Errorf("%s says that the cluster migrates to KRaft (controller %d, epoch %d): %w",
+		MigrationPath, m.ControllerID, m.ControllerEpoch, ErrMigrating), nil
+}
+
+// RefuseMigration fails where Migrating tells of a migration, or cannot tell.
+func RefuseMigration(ctx context.Context, s Store) error {
+	migrating, err := Migrating(ctx, s)
+	return cmp.Or(migrating, err)
 }

@@ -47,6 +47,8 @@ func (b *broker) openCoordination(ctx context.Context) error {
 		return err
 	}
 	b.coordination, b.store = c, c.Store
+	b.clientStore = &migrationGuard{Store: c.Store, log: b.log}
+	b.parts.start("migration to KRaft", b.clientStore.run)
 	b.close.add("coordination", c.Close)
 	if c.Stopped != nil {
 		b.parts.start("coordination", func(ctx context.Context) error {

@@ -77,6 +77,7 @@ type broker struct {
 	dirs        []commitlog.DirSpec
 	bound       []boundListener
 	store       coord.Store
+	clientStore *migrationGuard // of store
 	clusterID   string
 	reg         *registration
 	quotas      quotas
@@ -194,7 +195,7 @@ func (b *broker) buildBroker(context.Context) error {
 	b.table = wire.NewAPITable()
 	b.handlers = api.New(api.Deps{
 		Log: b.log, BrokerID: c.ID, ClusterID: b.clusterID, BrokerEpoch: b.reg.epoch,
-		Table: b.table, LikeKafka39: c.ZooKeeper.Connect != "", Config: b.dynamic, Cache: b.cache, Store: b.store,
+		Table: b.table, LikeKafka39: c.ZooKeeper.Connect != "", Config: b.dynamic, Cache: b.cache, Store: b.clientStore,
 		Replicas: b.replicas, Groups: b.groups, Controller: b.driver, Link: b.channel, Features: b.features,
 		Quotas: b.quotas.clients, Connections: b.quotas.connections,
 		Users: b.users, LogLevels: b.opts.LogLevels, Authorizer: b.authorizer, Tokens: b.tokens,

@@ -24,7 +24,7 @@ func (b *broker) loadAccessRules(ctx context.Context) error {
 	if !c.Enabled {
 		return nil
 	}
-	b.authorizer = authorizer.New(authorizer.Options{Store: b.store, Log: b.log, SuperUsers: c.SuperUsers, AllowEveryoneIfNoACL: c.AllowEveryoneIfNoACL})
+	b.authorizer = authorizer.New(authorizer.Options{Store: b.clientStore, Log: b.log, SuperUsers: c.SuperUsers, AllowEveryoneIfNoACL: c.AllowEveryoneIfNoACL})
 	if err := settle(ctx, func() error { return b.authorizer.EnsureRoots(ctx) }); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (b *broker) loadTokens(ctx context.Context) error {
 		return nil
 	}
 	b.tokens = token.New(token.Options{Log: b.log, Secret: c.Secret, MaxLifetime: c.MaxLifetime, RenewTime: c.ExpiryTime, CheckEvery: c.CheckInterval,
-		IsController: func() bool { return b.driver.IsActive() }}, b.store)
+		IsController: func() bool { return b.driver.IsActive() }}, b.clientStore)
 	if err := settle(ctx, func() error { return b.tokens.EnsureRoots(ctx) }); err != nil {
 		return err
 	}
