@@ -99,7 +99,6 @@ func TestSettingsThatCannotBeIgnoredAreRefused(t *testing.T) {
 		{"two engines", "zookeeper.connect=zk:2181\netcd.endpoints=e:2379", []string{"not both"}},
 		{"owned nodes without a login", "zookeeper.connect=zk:2181\nzookeeper.set.acl=true", []string{"zookeeper.sasl.jaas.config"}},
 		{"another login at ZooKeeper", "zookeeper.connect=zk:2181\nzookeeper.sasl.jaas.config=Krb5LoginModule required password=geheim;", []string{"no other login"}},
-		{"key store of Java's", "zookeeper.connect=zk:2181\nzookeeper.ssl.client.enable=true\nzookeeper.ssl.keystore.location=/k.jks", []string{"must be a PEM file"}},
 		{"kraft", "process.roles=broker,controller", []string{"process.roles", "not KRaft"}},
 		{"authorizer of one's own", "authorizer.class.name=com.example.Authorizer", []string{"kafka.security.authorizer.AclAuthorizer"}},
 		{"authorizer of KRaft", "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", []string{"kafka.security.authorizer.AclAuthorizer"}},

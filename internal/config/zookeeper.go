@@ -2,7 +2,6 @@ package config
 
 import (
 	"regexp"
-	"strings"
 	"time"
 )
 
@@ -15,15 +14,7 @@ type ZooKeeper struct {
 	SetACL            bool          // zookeeper.set.acl
 	User              string        // of zookeeper.sasl.jaas.config; "" for no login
 	Password          string
-	TLS               ZooKeeperTLS
-}
-
-// ZooKeeperTLS names the PEM files of zookeeper.ssl.*.
-type ZooKeeperTLS struct {
-	Enable     bool   // zookeeper.ssl.client.enable
-	KeyStore   string // zookeeper.ssl.keystore.location; "" to show no certificate
-	TrustStore string // zookeeper.ssl.truststore.location; "" for the system's authorities
-	AnyName    bool   // zookeeper.ssl.endpoint.identification.algorithm is empty: the server's name is not checked
+	TLS               *TLS // zookeeper.ssl.*; nil unless zookeeper.ssl.client.enable
 }
 
 // CoordinationSession is how long the cluster waits for a silent broker: the session in the engine that is configured.
@@ -44,13 +35,29 @@ func (b *Broker) fillZooKeeper(r keyReader) {
 	z.MaxInFlight = r.int("zookeeper.max.in.flight.requests")
 	z.SetACL = r.bool("zookeeper.set.acl")
 	z.User, z.Password, _ = parseDigestLogin(r.string("zookeeper.sasl.jaas.config"))
-	z.TLS.Enable = r.bool("zookeeper.ssl.client.enable")
-	z.TLS.KeyStore = r.string("zookeeper.ssl.keystore.location")
-	z.TLS.TrustStore = r.string("zookeeper.ssl.truststore.location")
-	z.TLS.AnyName = r.string("zookeeper.ssl.endpoint.identification.algorithm") == ""
-	for _, key := range []string{"zookeeper.ssl.keystore.type", "zookeeper.ssl.truststore.type", "zookeeper.clientCnxnSocket", "zookeeper.metadata.migration.enable"} {
-		r.used[key] = true // judged by checkZooKeeper, or a matter of Java's client only
+	if tls := zooKeeperTLS(r); r.bool("zookeeper.ssl.client.enable") {
+		z.TLS = tls
 	}
+	for _, key := range []string{"zookeeper.clientCnxnSocket", "zookeeper.metadata.migration.enable"} {
+		r.used[key] = true // a matter of Java's client only, or judged by the checker
+	}
+}
+
+// zooKeeperTLS reads zookeeper.ssl.*. There is no key for the private key's own password: ZooKeeper's client takes the store's.
+func zooKeeperTLS(r keyReader) *TLS {
+	store := func(prefix string) Store {
+		return Store{r.string(prefix + ".type"), r.string(prefix + ".location"), r.string(prefix + ".password")}
+	}
+	t := &TLS{
+		KeyStore: store("zookeeper.ssl.keystore"), TrustStore: store("zookeeper.ssl.truststore"),
+		Protocols: r.list("zookeeper.ssl.enabled.protocols"), CipherSuites: r.list("zookeeper.ssl.cipher.suites"),
+		VerifyHost: r.string("zookeeper.ssl.endpoint.identification.algorithm") != "",
+	}
+	t.KeyPassword = t.KeyStore.Password
+	if len(t.Protocols) == 0 {
+		t.Protocols = []string{"TLSv1.2", "TLSv1.3"}
+	}
+	return t
 }
 
 // checkZooKeeper judges the keys of ZooKeeper. Without zookeeper.connect none of them matters.
@@ -76,27 +83,6 @@ func (c *checker) checkZooKeeper() {
 	keyStore := c.text("zookeeper.ssl.keystore.location")
 	if c.values["zookeeper.set.acl"] == true && login == "" && (!tls || keyStore == "") {
 		c.fault("zookeeper.set.acl", "needs a login that the nodes can belong to: set zookeeper.sasl.jaas.config, or zookeeper.ssl.client.enable=true with zookeeper.ssl.keystore.location")
-	}
-	if tls {
-		c.checkStore("zookeeper.ssl.keystore")
-		c.checkStore("zookeeper.ssl.truststore")
-	}
-}
-
-// checkStore wants a PEM file.
-func (c *checker) checkStore(prefix string) {
-	file, kind := c.text(prefix+".location"), strings.ToUpper(c.text(prefix+".type"))
-	if file == "" {
-		return
-	}
-	if kind == "" && strings.HasSuffix(strings.ToLower(file), ".pem") {
-		kind = "PEM"
-	}
-	if kind != "PEM" {
-		c.fault(prefix+".location", "must be a PEM file: set %s.type=PEM, or convert it (keytool -importkeystore -deststoretype PKCS12, then openssl pkcs12 -nodes)", prefix)
-	}
-	if _, set := c.values[prefix+".password"]; set {
-		c.fault(prefix+".password", "encrypted PEM files are not supported: leave it out and protect the file")
 	}
 }
 

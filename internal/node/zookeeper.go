@@ -2,18 +2,16 @@ package node
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"klamm/internal/config"
 	"klamm/internal/coord"
 	"klamm/internal/coord/etcdstore"
 	"klamm/internal/coord/zkstore"
+	"klamm/internal/security/certs"
 )
 
 // openZooKeeper connects to the ZooKeeper of a cluster, which Kafka's brokers may share.
@@ -39,10 +37,10 @@ func dialZooKeeper(ctx context.Context, z config.ZooKeeper, expectChroot bool, l
 	if z.User != "" {
 		o.Digest = &zkstore.Credentials{Username: z.User, Password: z.Password}
 	}
-	if z.TLS.Enable {
+	if z.TLS != nil {
 		var err error
-		if o.TLS, err = zooKeeperTLS(z.TLS); err != nil {
-			return nil, err
+		if o.TLS, err = certs.Client(z.TLS); err != nil {
+			return nil, fmt.Errorf("zookeeper.%w", err) // the key that it begins with is one of zookeeper.ssl.*
 		}
 	}
 	s, err := zkstore.Open(ctx, o)
@@ -85,41 +83,4 @@ func OpenEtcd(ctx context.Context, c *config.Broker, wait time.Duration, log *sl
 		return dialEtcd(ctx, elsewhere)
 	}
 	return b.openConfigured(ctx)
-}
-
-func zooKeeperTLS(f config.ZooKeeperTLS) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.TrustStore != "" {
-		pem, err := os.ReadFile(f.TrustStore)
-		if err != nil {
-			return nil, fmt.Errorf("zookeeper.ssl.truststore.location: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("zookeeper.ssl.truststore.location: %s holds no certificate in PEM form", f.TrustStore)
-		}
-	}
-	if f.KeyStore != "" {
-		cert, err := tls.LoadX509KeyPair(f.KeyStore, f.KeyStore)
-		if err != nil {
-			return nil, fmt.Errorf("zookeeper.ssl.keystore.location: %s: %w", f.KeyStore, err)
-		}
-		c.Certificates = []tls.Certificate{cert}
-	}
-	if f.AnyName {
-		c.InsecureSkipVerify = true // the name only: the chain is verified below
-		roots := c.RootCAs
-		c.VerifyConnection = func(s tls.ConnectionState) error { return verifyChain(s, roots) }
-	}
-	return c, nil
-}
-
-// verifyChain checks everything about a server's certificate but its name.
-func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
-	o := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
-	for _, cert := range s.PeerCertificates[1:] {
-		o.Intermediates.AddCert(cert)
-	}
-	_, err := s.PeerCertificates[0].Verify(o)
-	return err
 }
