@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -55,7 +56,27 @@ func refused(code cluster.ErrorCode, message *string) error {
 	return f
 }
 
-// kafkaWords are exception and general text of the codes that answers to the tool's requests carry.
+// unanswered is the failure of a call that got no answer. When the broker, or the client itself, refused who is at the other end, it says so
+// (Kafka: NetworkClient.processDisconnection); else no broker was found in time, in Kafka's text, which names the call.
+func unanswered(call string, err error) *failure {
+	for _, refusal := range []*kerr.Error{kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState} {
+		if errors.Is(err, refusal) {
+			w := kafkaWords[cluster.ErrorCode(refusal.Code)]
+			f := &failure{class: kafkaError(w.exception), message: w.message}
+			if _, said, ok := strings.Cut(err.Error(), refusal.Error()+": "); ok {
+				f.message = said
+			}
+			return f
+		}
+	}
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &certificate) {
+		return &failure{class: kafkaError("SslAuthenticationException"), message: "SSL handshake failed", cause: err}
+	}
+	return &failure{class: kafkaError("TimeoutException"), message: "Timed out waiting for a node assignment. Call: " + call, cause: err}
+}
+
+// kafkaWords are exception and general text of the codes that answers to the tool's requests, or to its authentication, carry.
 var kafkaWords = map[cluster.ErrorCode]struct{ exception, message string }{
 	cluster.UnknownServerError:         {"UnknownServerException", "The server experienced an unexpected error when processing the request."},
 	cluster.UnknownTopicOrPartition:    {"UnknownTopicOrPartitionException", "This server does not host this topic-partition."},
@@ -78,5 +99,8 @@ var kafkaWords = map[cluster.ErrorCode]struct{ exception, message string }{
 	cluster.ReassignmentInProgress:     {"ReassignmentInProgressException", "A partition reassignment is in progress."},
 	cluster.TopicDeletionDisabled:      {"TopicDeletionDisabledException", "Topic deletion is disabled."},
 	cluster.ThrottlingQuotaExceeded:    {"ThrottlingQuotaExceededException", "The throttling quota has been exceeded."},
+	cluster.UnsupportedSASLMechanism:   {"UnsupportedSaslMechanismException", "The broker does not support the requested SASL mechanism."},
+	cluster.IllegalSASLState:           {"IllegalSaslStateException", "Request is not valid given the current SASL state."},
+	cluster.SASLAuthenticationFailed:   {"SaslAuthenticationException", "SASL Authentication failed."},
 	cluster.UnknownTopicID:             {"UnknownTopicIdException", "This server does not host this topic ID."},
 }

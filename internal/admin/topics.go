@@ -106,7 +106,7 @@ func (t *topicsTool) run(ctx context.Context) int {
 	return 1
 }
 
-// call sends a request. One that found no broker in time fails with Kafka's text, which names the call.
+// call sends a request.
 func call[R kmsg.Response](ctx context.Context, brokers requester, name string, req kmsg.Request) (R, error) {
 	var none R
 	resp, err := brokers.Request(ctx, req)
@@ -114,7 +114,7 @@ func call[R kmsg.Response](ctx context.Context, brokers requester, name string, 
 		return none, refused(cluster.UnsupportedVersion, nil)
 	}
 	if err != nil {
-		return none, &failure{class: kafkaError("TimeoutException"), message: "Timed out waiting for a node assignment. Call: " + name, cause: err}
+		return none, unanswered(name, err)
 	}
 	r, ok := resp.(R)
 	if !ok {

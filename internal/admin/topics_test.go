@@ -2,8 +2,10 @@ package admin
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
@@ -502,6 +505,27 @@ func TestHelpFitsAndNamesEveryOption(t *testing.T) {
 	for line := range strings.Lines(stdout.String()) {
 		if len(line) > helpWidth+1 {
 			t.Errorf("too wide: %q", line)
+		}
+	}
+}
+
+func TestRefusedAuthenticationIsNotCalledATimeout(t *testing.T) {
+	for name, c := range map[string]struct {
+		err            error
+		class, message string
+	}{
+		"wrong password": {fmt.Errorf("%w: %s", kerr.SaslAuthenticationFailed, "Authentication failed: Invalid username or password"),
+			"SaslAuthenticationException", "Authentication failed: Invalid username or password"},
+		"wrong password, broker says nothing": {fmt.Errorf("unable to open: %w", kerr.SaslAuthenticationFailed), "SaslAuthenticationException", "SASL Authentication failed."},
+		"mechanism that is not enabled":       {kerr.UnsupportedSaslMechanism, "UnsupportedSaslMechanismException", "The broker does not support the requested SASL mechanism."},
+		"SASL on a listener without":          {kerr.IllegalSaslState, "IllegalSaslStateException", "Request is not valid given the current SASL state."},
+		"certificate of an unknown authority": {fmt.Errorf("unable to dial: %w", &tls.CertificateVerificationError{Err: errors.New("unknown authority")}),
+			"SslAuthenticationException", "SSL handshake failed"},
+		"nobody there": {errors.New("connection refused"), "TimeoutException", "Timed out waiting for a node assignment. Call: listTopics"},
+	} {
+		f := unanswered("listTopics", c.err)
+		if f.class != "org.apache.kafka.common.errors."+c.class || f.message != c.message {
+			t.Errorf("%s: %s: %s, want %s: %s", name, f.class, f.message, c.class, c.message)
 		}
 	}
 }
