@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 
@@ -165,21 +166,32 @@ func TestThreeMembersConform(t *testing.T) {
 	})
 }
 
-func TestAnExternalEtcdConforms(t *testing.T) {
-	c := embed.NewConfig() // as an operator starts it: etcd's own limits
+// startForeignEtcd runs an etcd as an operator starts it, with etcd's own limits, and gives its endpoint.
+func startForeignEtcd(t *testing.T, tls transport.TLSInfo) string {
+	t.Helper()
+	c := embed.NewConfig()
 	c.Dir, c.LogLevel, c.LogOutputs = t.TempDir(), "fatal", []string{filepath.Join(t.TempDir(), "log")}
 	c.TickMs, c.ElectionMs = 20, 100
-	address := func() []url.URL { return []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}} }
-	c.ListenClientUrls, c.ListenPeerUrls = address(), address()
-	c.AdvertiseClientUrls, c.AdvertisePeerUrls = address(), address()
+	scheme := "http"
+	if !tls.Empty() {
+		scheme, c.ClientTLSInfo = "https", tls
+	}
+	address := func(scheme string) []url.URL { return []url.URL{{Scheme: scheme, Host: "127.0.0.1:0"}} }
+	c.ListenClientUrls, c.ListenPeerUrls = address(scheme), address("http")
+	c.AdvertiseClientUrls, c.AdvertisePeerUrls = address(scheme), address("http")
 	c.InitialCluster = c.Name + "=http://127.0.0.1:0"
 	e, err := embed.StartEtcd(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
+	t.Cleanup(e.Close)
 	<-e.Server.ReadyNotify()
-	d, err := Dial(t.Context(), ClientConfig{Endpoints: []string{"http://" + e.Clients[0].Addr().String()}, Log: quiet()})
+	return scheme + "://" + e.Clients[0].Addr().String()
+}
+
+func TestAnExternalEtcdConforms(t *testing.T) {
+	endpoint := startForeignEtcd(t, transport.TLSInfo{})
+	d, err := Dial(t.Context(), ClientConfig{Endpoints: []string{endpoint}, Log: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -171,3 +171,54 @@ func TestTLSFilesThatCannotBeReadAreNamed(t *testing.T) {
 	g.tls = TLS{CA: "/none/ca", Cert: "/none/cert", Key: "/none/key"}
 	g.wantStartError(0, nil, "etcd.tls", "/none/")
 }
+
+// An etcd that others run is reached over TLS, with and without a certificate of the client's own, as that etcd wants it.
+func TestAnExternalEtcdIsReachedOverTLS(t *testing.T) {
+	theirs := newAuthority(t)
+	server, client := theirs.files("etcd"), theirs.files("klamm")
+	strangers := newAuthority(t).files("stranger")
+	for _, tc := range []struct {
+		name   string
+		demand bool // the clients' certificates
+		tls    TLS
+		served bool
+	}{
+		{"its certificate is enough", false, TLS{CA: server.CA}, true},
+		{"the client's is demanded", true, client, true},
+		{"the client's is demanded and missing", true, TLS{CA: server.CA}, false},
+		{"the client's is a stranger's", true, TLS{CA: server.CA, Cert: strangers.Cert, Key: strangers.Key}, false},
+		{"etcd's is a stranger's", false, TLS{CA: strangers.CA}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			info := server.info()
+			if info.ClientCertAuth = tc.demand; !tc.demand {
+				info.TrustedCAFile = ""
+			}
+			endpoint := startForeignEtcd(t, info)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if !tc.served {
+				ctx, cancel = context.WithTimeout(ctx, time.Second)
+				defer cancel()
+			}
+			d, err := Dial(ctx, ClientConfig{Endpoints: []string{endpoint}, TLS: tc.tls, Log: quiet()})
+			if !tc.served {
+				if err == nil {
+					_ = d.Close()
+					t.Error("the client was served")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = d.Close() }()
+			if _, err := d.Store().Multi(ctx, coord.Create("/a", []byte("x"))); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := d.Store().Get(ctx, "/a"); err != nil || string(got.Data) != "x" {
+				t.Errorf("%q, %v", got.Data, err)
+			}
+		})
+	}
+}
