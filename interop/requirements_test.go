@@ -3,6 +3,9 @@
 package interop
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -14,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -381,8 +385,14 @@ func TestR20ANewTopicWorksAtOnce(t *testing.T) {
 		if got := p.do(createRequest(7, newTopic(name, 4))).(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode; got != 0 {
 			t.Fatalf("create: error %d", got)
 		}
+		if got := p.fetchOne(name); got.ErrorCode != 0 || len(got.RecordBatches) != 0 || got.HighWatermark != 0 {
+			t.Fatalf("%s: fetch of nothing: error %d, %d bytes, high watermark %d", name, got.ErrorCode, len(got.RecordBatches), got.HighWatermark)
+		}
 		if got := produceRaw(t, b, name, append([]byte(nil), batch...)); got != 0 {
 			t.Fatalf("%s: produce answered with error %d", name, got)
+		}
+		if got := p.fetchOne(name); got.ErrorCode != 0 || len(got.RecordBatches) != len(batch) || got.HighWatermark != 1 {
+			t.Fatalf("%s: fetch: error %d, %d bytes of %d, high watermark %d", name, got.ErrorCode, len(got.RecordBatches), len(batch), got.HighWatermark)
 		}
 		list := at(kmsg.NewPtrListOffsetsRequest(), 7)
 		lt := kmsg.NewListOffsetsRequestTopic()
@@ -394,6 +404,87 @@ func TestR20ANewTopicWorksAtOnce(t *testing.T) {
 		if got := p.do(list).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]; got.ErrorCode != 0 || got.Offset != 1 {
 			t.Fatalf("%s: ListOffsets: error %d, offset %d", name, got.ErrorCode, got.Offset)
 		}
+	}
+}
+
+// fetchOne reads partition 0 of a topic from its start, without waiting.
+func (p *protocol) fetchOne(topic string) kmsg.FetchResponseTopicPartition {
+	p.t.Helper()
+	req := at(kmsg.NewPtrFetchRequest(), 11)
+	req.MaxBytes = 1 << 20
+	rt, rp := kmsg.NewFetchRequestTopic(), kmsg.NewFetchRequestTopicPartition()
+	rt.Topic, rp.PartitionMaxBytes = topic, 1<<20
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	return p.do(req).(*kmsg.FetchResponse).Topics[0].Partitions[0]
+}
+
+// R20: producing to a topic that is not there makes it, with what sarama and kafka-go do by themselves, on three brokers.
+func TestR20ProducingMakesATopicThatWorksAtOnce(t *testing.T) {
+	clients := filepath.Join(t.TempDir(), "goclients")
+	build := exec.Command("go", "build", "-o", clients, ".")
+	build.Dir = filepath.Join("testdata", "goclients")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the clients: %v\n%s", err, out)
+	}
+	r := command(t, klammBinary, "dev", "--port", "0", "--", "sh", "-c", clients+` "$BOOTSTRAP"`)
+	if out := r.ok(t); !strings.HasSuffix(out, "all equal\n") {
+		t.Errorf("stdout: %s\nstderr: %s", out, r.stderr)
+	}
+}
+
+// R22: an idempotent producer of librdkafka that was idle until the broker has forgotten it goes on with its next sequence.
+func TestR22AnIdleIdempotentProducerGoesOn(t *testing.T) {
+	b := startBroker(t, "producer.id.expiration.ms=2000", "producer.id.expiration.check.interval.ms=50", "log.initial.task.delay.ms=50")
+	b.topics("--create", "--topic", "idle").ok(t)
+	adm := kadm.NewClient(client(t, b))
+	producers := func(want string, is func([]kadm.DescribedProducer) bool) []kadm.DescribedProducer {
+		t.Helper()
+		var got []kadm.DescribedProducer
+		eventually(t, 20*time.Second, want, func() (bool, string) {
+			all, err := adm.DescribeProducers(t.Context(), kadm.TopicsSet{"idle": {0: {}}})
+			if err == nil {
+				got = all["idle"].Partitions[0].ActiveProducers.Sorted()
+			}
+			return err == nil && is(got), fmt.Sprint(got, err)
+		})
+		return got
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	producer := exec.CommandContext(ctx, env(t, "INTEROP_PYTHON"), filepath.Join("testdata", "idle_confluent.py"), b.addr, "idle")
+	var complaints bytes.Buffer
+	producer.Stderr = &complaints
+	lines, err := producer.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := producer.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewReader(answers)
+	id := int64(-1)
+	for i := range int32(3) {
+		if _, err := fmt.Fprintln(lines, "line", i); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := said.ReadString('\n'); err != nil || answer != fmt.Sprintln(i) {
+			t.Fatalf("record %d was answered with %q, %v", i, answer, err)
+		}
+		got := producers("the producer is known", func(p []kadm.DescribedProducer) bool { return len(p) == 1 })[0]
+		if got.LastSequence != i || i > 0 && got.ProducerID != id {
+			t.Errorf("record %d came from producer %d with sequence %d; the one before was %d", i, got.ProducerID, got.LastSequence, id)
+		}
+		id = got.ProducerID
+		producers("the producer is forgotten", func(p []kadm.DescribedProducer) bool { return len(p) == 0 })
+	}
+	_ = lines.Close()
+	if err := producer.Wait(); err != nil || complaints.Len() > 0 {
+		t.Errorf("the producer ended with %v and complained:\n%s", err, complaints.String())
 	}
 }
 
