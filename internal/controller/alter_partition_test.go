@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -38,7 +39,9 @@ func TestAlterPartitionAnswersByItsTable(t *testing.T) {
 		{"a member that has registered again", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 2), BrokerEpochs: []cluster.BrokerEpoch{-1, 99}, PartitionEpoch: 7, Recovery: cluster.Recovered}, 2, 3, cluster.IneligibleReplica, false},
 		{"members in their registrations, as far as they are known", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(2, 1), BrokerEpochs: []cluster.BrokerEpoch{102, -1}, PartitionEpoch: 7}, 1, 3, cluster.None, true},
 		{"a dead broker, old version", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 9), PartitionEpoch: 7}, 1, 1, cluster.OperationNotAttempted, false},
+		{"a dead broker, the first version", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 9), PartitionEpoch: 7}, 1, 0, cluster.None, false},
 		{"a broker that is not assigned", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1, 4), PartitionEpoch: 7}, 1, 3, cluster.InvalidRequest, false},
+		{"an ISR without the sender, the first version", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(2), PartitionEpoch: 7}, 1, 0, cluster.None, false},
 		{"an ISR without the sender", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(2), PartitionEpoch: 7}, 1, 3, cluster.InvalidRequest, false},
 		{"a shrink", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 7}, 1, 3, cluster.None, true},
 		{"a shrink, old version", &known, AlterPartitionPartition{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 7}, 1, 0, cluster.None, true},
@@ -179,6 +182,23 @@ func TestAlterPartitionIsRefusedAsAWhole(t *testing.T) {
 				t.Errorf("answer %v", got)
 			}
 		})
+	}
+}
+
+// Leaders of Kafka 2.7 to 3.1 do not get over errors that they do not know: they learn the ISR that there is.
+func TestTheFirstVersionOfAlterPartitionAnswersARefusalWithWhatIs(t *testing.T) {
+	known := cluster.LeaderAndISR{Leader: 1, LeaderEpoch: 3, ISR: ids(1, 2), PartitionEpoch: 7, ControllerEpoch: 4}
+	for version, want := range []AlterPartitionPartitionResult{{State: known}, {Err: cluster.UnknownServerError}} {
+		r := newRig(t, 1, 2)
+		p := r.topic("t", ids(1, 2), &known)
+		r.answer = func(s Store) StoreResult {
+			return StoreResult{Token: s.Token, Outcome: Applied, Value: Written{[]ItemResult{{Status: ItemFailed, Err: "no permission"}}}}
+		}
+		got, writes := r.request(AlterPartition{Reply: 8, Broker: 1, BrokerEpoch: 101, Version: int16(version), Topics: []AlterPartitionTopic{{Name: "t", ID: p.topic.ID,
+			Partitions: []AlterPartitionPartition{{LeaderEpoch: 3, ISR: ids(1), PartitionEpoch: 7}}}}})
+		if a := got.(AlterPartitionResult).Topics[0].Partitions[0]; writes != 1 || !reflect.DeepEqual(a, want) {
+			t.Errorf("version %d: %+v after %d writes", version, a, writes)
+		}
 	}
 }
 

@@ -26,6 +26,8 @@ import (
 //	write at the partition epoch: conflict                    INVALID_UPDATE_VERSION
 //	write failed                                              UNKNOWN_SERVER_ERROR
 //
+// In v0 the last refusals are a success with the known state (refusal).
+//
 // All partitions asked for are then announced to all brokers. The leader epoch does not change, and topics queued for
 // deletion are not refused (Kafka: processAlterPartition).
 //
@@ -67,6 +69,9 @@ func (c *Core) handleAlterPartition(ev AlterPartition) error {
 			asked = append(asked, p)
 			state, code, write := c.judgeAlterPartition(p, req, ev)
 			answer.Err, answer.State = code, state
+			if code == cluster.InvalidRequest || code == cluster.IneligibleReplica {
+				*answer = p.refusal(code, ev.Version)
+			}
 			behind.note(p, code, req, ev.Broker)
 			if write {
 				able, answers = append(able, p), append(answers, answer)
@@ -88,7 +93,7 @@ func (c *Core) handleAlterPartition(ev AlterPartition) error {
 			*answers[i] = AlterPartitionPartitionResult{Partition: p.Partition, Err: cluster.InvalidUpdateVersion}
 			behind.conflicted(p, writes[i].State, ev.Broker)
 		default:
-			*answers[i] = AlterPartitionPartitionResult{Partition: p.Partition, Err: cluster.UnknownServerError}
+			*answers[i] = p.refusal(cluster.UnknownServerError, ev.Version)
 		}
 	}
 	if len(asked) > 0 {
@@ -179,9 +184,6 @@ func (c *Core) judgeAlterPartition(p *partitionContext, req AlterPartitionPartit
 		req.Recovery == cluster.Recovering && known.Recovery == cluster.Recovered:
 		return cluster.LeaderAndISR{}, cluster.InvalidRequest, false
 	case !c.eligible(req):
-		if ev.Version < 2 {
-			return cluster.LeaderAndISR{}, cluster.OperationNotAttempted, false
-		}
 		return cluster.LeaderAndISR{}, cluster.IneligibleReplica, false
 	case !p.assigns(req.ISR) || !slices.Contains(req.ISR, ev.Broker):
 		return cluster.LeaderAndISR{}, cluster.InvalidRequest, false
@@ -191,6 +193,19 @@ func (c *Core) judgeAlterPartition(p *partitionContext, req AlterPartitionPartit
 		Leader: ev.Broker, LeaderEpoch: known.LeaderEpoch, ISR: slices.Clone(req.ISR), Recovery: req.Recovery,
 		PartitionEpoch: req.PartitionEpoch, ControllerEpoch: c.ctx.epoch,
 	}, cluster.None, true
+}
+
+// refusal answers a leader that the ISR stays as it is. Leaders of Kafka 2.7 to 3.1 send v0. Those of 2.8 know none of these errors: trying again fails
+// in them, the proposed ISR stays pending, and they propose no other until somebody is elected. Of a success they take over the ISR,
+// whatever they had proposed.
+func (p *partitionContext) refusal(code cluster.ErrorCode, version int16) AlterPartitionPartitionResult {
+	switch {
+	case version == 0:
+		return AlterPartitionPartitionResult{Partition: p.Partition, State: *p.leadership}
+	case version == 1 && code == cluster.IneligibleReplica:
+		code = cluster.OperationNotAttempted
+	}
+	return AlterPartitionPartitionResult{Partition: p.Partition, Err: code}
 }
 
 // eligible reports whether all members of a proposed ISR are live, in the registrations in which the leader found them in sync. A member that
