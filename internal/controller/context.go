@@ -48,6 +48,7 @@ type controllerContext struct {
 	partitionRetryAttempts int
 	partitionRetryArmed    bool
 	markersLeft            bool // void markers could not be removed, see retryPartitions
+	idsMissing             bool // topics could not be given their ids, see retryTopicIDs
 	// deletionTimerAt is when TimerDeletionRetry will fire; 0 when it does not run.
 	deletionTimerAt Time
 }

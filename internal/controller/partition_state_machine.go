@@ -434,6 +434,9 @@ func (c *Core) retryPartitions() error {
 			return err
 		}
 	}
+	if err := c.retryTopicIDs(); err != nil {
+		return err
+	}
 	var stuck []replicaRef
 	strays := map[cluster.BrokerID][]replicaRef{}
 	for p := range c.ctx.partitions() {

@@ -137,8 +137,12 @@ func (c *Core) assignTopicIDs(ts []*topicContext, reads []TopicRead) error {
 			c.ctx.setTopicID(missing[i], writes[i].ID)
 			missing[i].version = version
 		})
-		if err != nil || len(conflicts) == 0 {
+		if err != nil {
 			return err
+		}
+		c.missIDs(missing, conflicts)
+		if len(conflicts) == 0 {
+			return nil
 		}
 		again := pick(missing, conflicts)
 		names := make([]string, len(again))
@@ -162,6 +166,69 @@ func (c *Core) assignTopicIDs(ts []*topicContext, reads []TopicRead) error {
 			}
 		}
 	}
+	return nil
+}
+
+// missIDs has the timer try again for the topics that got no id although nobody else wrote their nodes.
+func (c *Core) missIDs(ts []*topicContext, conflicts []int) {
+	for i, t := range ts {
+		if t.ID.IsZero() && !slices.Contains(conflicts, i) {
+			c.ctx.idsMissing = true
+			c.armPartitionRetry()
+		}
+	}
+}
+
+// retryTopicIDs gives ids to topics whose nodes could not be written before, and tells their brokers. Until then a broker that still has the log of an
+// earlier topic of the name takes it for this one's (Kafka tries again at the next failover only).
+func (c *Core) retryTopicIDs() error {
+	if !c.ctx.idsMissing {
+		return nil
+	}
+	c.ctx.idsMissing = false
+	var names []string
+	for _, t := range c.ctx.sorted() {
+		if t.ID.IsZero() && t.deletion == nil {
+			names = append(names, t.Name)
+		}
+	}
+	reads, err := c.readTopics(names)
+	if err != nil {
+		return err
+	}
+	var ts, missing []*topicContext
+	for _, r := range reads {
+		t := c.ctx.topics[r.Name]
+		if !r.Exists || r.Czxid != t.czxid || r.Err != "" {
+			continue // the watches tell what became of it
+		}
+		t.version = r.Version
+		c.adoptTopicID(t, r.ID)
+		if ts = append(ts, t); t.ID.IsZero() {
+			missing = append(missing, t)
+		}
+	}
+	if err := c.assignTopicIDs(missing, reads); err != nil {
+		return err
+	}
+	for _, t := range missing {
+		if !t.ID.IsZero() {
+			c.emit(TopicsForgotten{[]TopicRef{{Name: t.Name}}})
+			c.emit(TopicsKnown{[]TopicRef{t.TopicRef}})
+		}
+	}
+	b := c.newBatch()
+	for _, t := range ts {
+		if t.ID.IsZero() {
+			continue
+		}
+		for _, p := range t.partitions {
+			if p.leadership != nil {
+				b.addLeaderAndISR(p, p.assignment.Replicas, false)
+			}
+		}
+	}
+	b.send()
 	return nil
 }
 

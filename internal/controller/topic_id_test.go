@@ -64,6 +64,37 @@ func TestATopicWithoutAnIDGetsOneAndKeepsItOverFailoversAndRestarts(t *testing.T
 	}
 }
 
+// A topic whose node the store refuses to change for a while gets its id afterwards, and with it a broker that has the log of an earlier topic of
+// the name gets rid of that.
+func TestATopicThatCannotBeGivenItsIDGetsItLater(t *testing.T) {
+	w := sim.New(sim.Options{})
+	t.Cleanup(w.Close)
+	w.StartAll()
+	w.Settle()
+	w.CreateTopic("t", ids(2, 1), ids(3))
+	w.Settle()
+	w.Kill(2)
+	w.Kill(3)
+	w.ExpireDead()
+	w.Settle()
+	w.RemoveByHand("t")
+	w.Settle()
+	w.RefuseItems(100)
+	w.CreateWithoutID("t", ids(1, 2), ids(2, 3))
+	w.SettleFor(1000)
+	if id := w.TopicID("t"); !id.IsZero() {
+		t.Fatalf("the topic has id %s", id)
+	}
+	w.RefuseItems(0)
+	w.StartAll()
+	w.Settle()
+	id := w.TopicID("t")
+	if id.IsZero() {
+		t.Error("the topic has no id")
+	}
+	endWell(t, w, "in the end", id)
+}
+
 func TestBeforeTheProtocolHasTopicIDsNobodyGetsOne(t *testing.T) {
 	none := cluster.TopicID{}
 	w := idCluster(t, sim.Options{NoTopicIDs: true})
