@@ -115,6 +115,7 @@ func (c *Core) brokersStarted(ids []cluster.BrokerID, current map[cluster.Broker
 	if err := c.resumeReassignmentsOn(ids); err != nil {
 		return err
 	}
+	c.deleteAgain(ids)
 	for _, id := range ids {
 		c.emit(Watch{Watched{Kind: WatchBroker, Broker: id}})
 	}

@@ -75,6 +75,8 @@ type partitionContext struct {
 	state      PartitionState
 	// leadership is the state node as last read or written; nil when it was never initialised. The value is immutable.
 	leadership *cluster.LeaderAndISR
+	// removedFrom are brokers that a reassignment has moved the partition away from and that have not confirmed that they deleted their replica.
+	removedFrom []cluster.BrokerID
 	// unread: the state node could not be read, so that leadership is nil says nothing.
 	unread bool
 	// replicas holds one entry per replica that is not NonExistentReplica, in the order of their first transition.

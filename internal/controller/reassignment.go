@@ -271,12 +271,17 @@ func isNotOffline(r replicaRef) bool {
 	return s != OfflineReplica && s != NonExistentReplica
 }
 
-// deleteReplicas has brokers delete replicas that are offline and no longer assigned. Nobody waits for the answers. For a
-// klamm broker that is gone it is written down (W20: in Kafka the replica stays for ever); one that cannot do it now
-// looks for replicas that are not its own when it starts the next time.
+// deleteReplicas has brokers delete replicas that are offline and no longer assigned. Nobody waits for the answers; a broker that has not
+// confirmed it is asked again when it registers anew. For a klamm broker that is gone it is written down (W20: in Kafka the replica stays for
+// ever); one that cannot do it now looks for replicas that are not its own when it starts the next time.
 func (c *Core) deleteReplicas(rs []replicaRef) error {
 	if err := c.leaveReplicas(rs); err != nil {
 		return err
+	}
+	for _, r := range rs {
+		if r.removedFrom = without(r.removedFrom, r.id); r.replicaState(r.id) != NonExistentReplica {
+			r.removedFrom = append(r.removedFrom, r.id)
+		}
 	}
 	for _, target := range []ReplicaState{ReplicaDeletionStarted, ReplicaDeletionSuccessful, NonExistentReplica} {
 		rs = slices.DeleteFunc(slices.Clone(rs), func(r replicaRef) bool { return r.replicaState(r.id) == NonExistentReplica })
@@ -285,6 +290,20 @@ func (c *Core) deleteReplicas(rs []replicaRef) error {
 		}
 	}
 	return nil
+}
+
+// deleteAgain asks brokers that have registered anew to delete what was moved away from them, where they have not confirmed it: the request may have been
+// meant for the registration before, and be refused or dropped with its sender.
+func (c *Core) deleteAgain(ids []cluster.BrokerID) {
+	b := c.newBatch()
+	for p := range c.ctx.partitions() {
+		for _, id := range p.removedFrom {
+			if slices.Contains(ids, id) && !p.forgotten() && !slices.Contains(p.assignment.Replicas, id) {
+				b.addStopReplica(p, id, true)
+			}
+		}
+	}
+	b.send()
 }
 
 // leaveReplicas writes down what klamm brokers that are gone have to remove.
@@ -406,6 +425,7 @@ func (c *Core) announceReassignments(ps []*partitionContext) error {
 
 // bringUp gives a replica that is being added its state: New, or Offline where its broker is not there.
 func (c *Core) bringUp(p *partitionContext, id cluster.BrokerID) {
+	p.removedFrom = without(p.removedFrom, id)
 	r := replicaRef{p, id}
 	online := c.ctx.isReplicaOnline(p, id)
 	if p.replicaState(id) == NonExistentReplica {

@@ -605,6 +605,9 @@ func (c *Core) handleStopReplicaReply(ev StopReplicaReply) error {
 		for _, sp := range t.Partitions {
 			p := c.ctx.partitionOf(t.TopicRef, sp.Partition)
 			id := ev.Request.Target.Broker
+			if code, answered := codes[cluster.TopicPartition{Topic: t.Name, Partition: sp.Partition}]; p != nil && sp.Delete && answered && code == cluster.None {
+				p.removedFrom = without(p.removedFrom, id)
+			}
 			if p == nil || !sp.ForTopicDeletion || !p.queued() || p.replicaState(id) != ReplicaDeletionStarted {
 				continue
 			}

@@ -36,13 +36,13 @@ func (k *checks) disk(n *Node) {
 }
 
 // mayKeepStray: a replica that a reassignment removed stays on a broker that could not delete it, or whose controller lost its
-// office before the request to delete it was sent, until the broker starts the next time; on Kafka's brokers for ever.
+// office before it was confirmed, until the broker starts the next time; on Kafka's brokers for ever.
 func (k *checks) mayKeepStray(n *Node, s stray) bool {
 	moved, ok := n.movedAway[s]
 	if k.w.store.isLeft(s.broker, s.tp, s.id) && n.hosted[s.tp] != nil {
 		return true // the record is for the next start: a broker never removes what runs on it
 	}
-	return k.w.deletionsFailed || n.lostDeletions || slices.Contains(k.w.opts.Kafka, n.id) || ok && moved != k.w.store.epoch
+	return k.w.deletionsFailed || slices.Contains(k.w.opts.Kafka, n.id) || ok && moved != k.w.store.epoch
 }
 
 // assignmentWritten notes which replicas an assignment moves away.

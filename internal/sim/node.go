@@ -18,8 +18,6 @@ type Node struct {
 	up       bool
 	exiting  bool // it stops when the event in progress has ended
 	stopping bool // it has asked for a controlled shutdown
-	// lostDeletions: a request to delete replicas was dropped with its sender since this process started.
-	lostDeletions bool
 	// movedAway are replicas that left the broker since this process started, with the controller epoch of the write.
 	movedAway map[stray]cluster.ControllerEpoch
 	// writesISR: the process has an inter.broker.protocol.version below 2.7-IV2.
@@ -43,7 +41,7 @@ type Node struct {
 
 // start begins a new process.
 func (n *Node) start() {
-	n.up, n.exiting, n.stopping, n.frozen, n.paused, n.lostDeletions = true, false, false, false, false, false
+	n.up, n.exiting, n.stopping, n.frozen, n.paused = true, false, false, false, false
 	n.movedAway, n.untold = map[stray]cluster.ControllerEpoch{}, nil
 	n.writesISR = n.w.opts.LeadersWriteISR || n.w.opts.ProtocolRolls && n.w.rng.IntN(2) == 0
 	n.forgetMemory()
@@ -218,11 +216,6 @@ func (n *Node) send(to cluster.BrokerID, e controller.Effect) {
 
 // dropLink closes a sender. The request at its head may be in flight and arrive at any later time.
 func (n *Node) dropLink(id cluster.BrokerID) {
-	for _, e := range n.links[id] {
-		if stop, ok := e.(controller.SendStopReplica); ok && stop.Topics[0].Partitions[0].Delete {
-			n.w.nodes[id].lostDeletions = true
-		}
-	}
 	if q := n.links[id]; len(q) > 0 && n.w.chance(n.w.faults.zombie) {
 		n.w.inFlight = append(n.w.inFlight, flight{to: id, req: q[0], on: n.conns[id]})
 	}
