@@ -229,26 +229,41 @@ func (c *cluster) killAll() {
 	}
 }
 
-// writeProperties writes the one server.properties that both kinds read.
-func (b *broker) writeProperties() {
-	b.c.write(filepath.Join(filepath.Base(b.dir), "server.properties"), fmt.Sprintf(`broker.id=%d
+// conf is the broker's server.properties.
+func (b *broker) conf() string { return filepath.Join(b.dir, "server.properties") }
+
+// writeProperties writes the one server.properties that both kinds read. state are the keys that say where the cluster's state is, the
+// test's ZooKeeper when there are none.
+func (b *broker) writeProperties(state ...string) {
+	b.c.Helper()
+	if len(state) == 0 {
+		state = b.c.onZooKeeper("")
+	}
+	text := fmt.Sprintf(`broker.id=%d
 listeners=PLAINTEXT://%s
 log.dirs=%s
-zookeeper.connect=%s
-zookeeper.session.timeout.ms=%d
 offsets.topic.replication.factor=%d
 offsets.topic.num.partitions=3
 group.initial.rebalance.delay.ms=0
 controlled.shutdown.retry.backoff.ms=500
 replica.lag.time.max.ms=%d
 %s
-`, b.id, b.addr, filepath.Join(b.dir, "data"), b.c.zk, b.c.session.Milliseconds(), b.c.offsetsReplicas, b.c.lag.Milliseconds(), b.c.properties))
+%s
+`, b.id, b.addr, filepath.Join(b.dir, "data"), b.c.offsetsReplicas, b.c.lag.Milliseconds(), strings.Join(state, "\n"), b.c.properties)
+	if err := errors.Join(os.MkdirAll(b.dir, 0o700), os.WriteFile(b.conf(), []byte(text), 0o600)); err != nil {
+		b.c.Fatal(err)
+	}
+}
+
+// onZooKeeper are the keys of brokers whose state is in the test's ZooKeeper, under a chroot.
+func (c *cluster) onZooKeeper(chroot string) []string {
+	return []string{"zookeeper.connect=" + c.zk + chroot, fmt.Sprint("zookeeper.session.timeout.ms=", c.session.Milliseconds())}
 }
 
 // addProperties adds lines to the file; of a key that stands there twice both kinds take the last.
 func (b *broker) addProperties(lines string) {
 	b.c.Helper()
-	f, err := os.OpenFile(filepath.Join(b.dir, "server.properties"), os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(b.conf(), os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
 		_, err = f.WriteString(lines)
 		err = errors.Join(err, f.Close())
@@ -261,12 +276,11 @@ func (b *broker) addProperties(lines string) {
 // launch starts the broker's process without waiting for it.
 func (b *broker) launch() {
 	b.c.Helper()
-	conf := filepath.Join(b.dir, "server.properties")
 	if b.kind == klamm {
-		b.proc = b.c.launch(filepath.Join(b.dir, "klamm.log"), klammBinary, "serve", conf, "--override", "web.listen=")
+		b.proc = b.c.launch(filepath.Join(b.dir, "klamm.log"), klammBinary, "serve", b.conf(), "--override", "web.listen=")
 		return
 	}
-	b.proc = b.c.java(b.kind, filepath.Join(b.dir, "kafka.log"), "-Xmx400M", "kafka.Kafka", conf)
+	b.proc = b.c.java(b.kind, filepath.Join(b.dir, "kafka.log"), "-Xmx400M", "kafka.Kafka", b.conf())
 }
 
 // awaitServing waits until the broker is registered and takes connections.
@@ -416,7 +430,7 @@ func (c *cluster) awaitGone(topic string) {
 			}
 		}
 		for _, b := range c.brokers {
-			left, _ := filepath.Glob(filepath.Join(b.dir, "data", topic+"-*"))
+			left, _ := filepath.Glob(filepath.Join(b.dir, "*", topic+"-*"))
 			for _, dir := range left {
 				if !strings.HasSuffix(dir, "-delete") {
 					return false, dir

@@ -114,6 +114,58 @@ func TestUsersRulesAndTokensOfEitherKindHoldOnTheOther(t *testing.T) {
 		c.step("they end there")
 	}
 	c.compareNodes()
+	c.refusesSlashes()
+	c.step("names with a slash are refused by both")
+}
+
+// refusesSlashes wants the same answer of both kinds to rules whose resource has a slash in its name, which would be a path in
+// ZooKeeper, and to filters with one.
+func (c *cluster) refusesSlashes() {
+	c.Helper()
+	create, remove := kmsg.NewPtrCreateACLsRequest(), kmsg.NewPtrDeleteACLsRequest()
+	for _, r := range []struct {
+		kind    kmsg.ACLResourceType
+		pattern kmsg.ACLResourcePatternType
+		name    string
+	}{
+		{kmsg.ACLResourceTypeGroup, kmsg.ACLResourcePatternTypeLiteral, "team/app"},
+		{kmsg.ACLResourceTypeTransactionalId, kmsg.ACLResourcePatternTypePrefixed, "team/"},
+		{kmsg.ACLResourceTypeTopic, kmsg.ACLResourcePatternTypeLiteral, "/"},
+	} {
+		rule := kmsg.NewCreateACLsRequestCreation()
+		rule.ResourceType, rule.ResourceName, rule.ResourcePatternType = r.kind, r.name, r.pattern
+		rule.Principal, rule.Host, rule.Operation, rule.PermissionType = "User:someone", "*", kmsg.ACLOperationRead, kmsg.ACLPermissionTypeAllow
+		create.Creations = append(create.Creations, rule)
+		filter := kmsg.NewDeleteACLsRequestFilter()
+		filter.ResourceType, filter.ResourceName, filter.ResourcePatternType = r.kind, &r.name, r.pattern
+		filter.Operation, filter.PermissionType = kmsg.ACLOperationAny, kmsg.ACLPermissionTypeAny
+		remove.Filters = append(remove.Filters, filter)
+	}
+	answers := map[int32]string{}
+	for id := range int32(2) {
+		cl := c.as(c.brokers[id].addr, scram.Auth{})
+		created, err := at[*kmsg.CreateACLsResponse](c, cl, create)
+		if err != nil {
+			c.Fatal(err)
+		}
+		for _, r := range created.Results {
+			answers[id] += fmt.Sprintln("create", kerr.ErrorForCode(r.ErrorCode))
+			if *r.ErrorMessage == "" || id == 1 && !strings.Contains(*r.ErrorMessage, "must not have a slash") {
+				c.Errorf("broker %d says: %s", id, *r.ErrorMessage)
+			}
+			c.Logf("broker %d says: %s", id, *r.ErrorMessage)
+		}
+		removed, err := at[*kmsg.DeleteACLsResponse](c, cl, remove)
+		if err != nil {
+			c.Fatal(err)
+		}
+		for _, r := range removed.Results {
+			answers[id] += fmt.Sprintln("delete", kerr.ErrorForCode(r.ErrorCode), len(r.MatchingACLs))
+		}
+	}
+	if answers[0] != answers[1] || strings.Count(answers[0], "create "+kerr.InvalidRequest.Error()) != len(create.Creations) {
+		c.Errorf("Kafka answers\n%s\nklamm answers\n%s", answers[0], answers[1])
+	}
 }
 
 // awaitAccess waits until looking at topic t ends in a certain way.

@@ -195,7 +195,7 @@ func (b *Binding) Fault() string {
 	case b.Name == "":
 		return "Invalid empty resource name"
 	case strings.Contains(b.Name, "/") && b.Name != Wildcard:
-		return fmt.Sprintf("resource name %q must not have a slash: rules are kept below a path of that name", b.Name)
+		return fmt.Sprintf("resource name %q must not have a slash: its rules would be kept at a path of that name, and Kafka in ZooKeeper mode refuses it too. A prefixed rule for what stands before the slash covers it", b.Name)
 	case b.Host == "":
 		return "host must be an address or *"
 	}
