@@ -33,14 +33,15 @@ Usage: klamm doctor        --zookeeper HOST:PORT[,..][/CHROOT] [options]
                          zookeeper.sasl.*, zookeeper.ssl.*
   --bootstrap-server LIST
                          also ask the brokers: what differs from the store, failed
-                         log dirs, replicas that nothing names
+                         log dirs, replicas that nothing names, who hangs or is cut off
   --command-config FILE  how to connect to the brokers, as for Kafka's tools:
                          security.protocol, ssl.*, sasl.*
   --log-dirs LIST        also look into these log dirs, on the machine that has them:
                          directories whose removal is overdue, replicas that nothing
                          names, those of former topics
   --pause DURATION       the store is read twice, that long apart, and only what was
-                         wrong both times is reported (default 2s)
+                         wrong both times is reported (default 2s); elections
+                         between the two are counted
   --deletion-grace DURATION
                          a deletion without a visible obstacle is stuck when it is
                          older (default 1m)
@@ -156,11 +157,10 @@ func runDoctor(ctx context.Context, o doctorOptions, stdin io.Reader, stdout, st
 		return exitUnavailable, err
 	}
 	defer func() { _ = c.Close() }() // nothing is lost with it
-	ask, closeClient, err := brokersToAsk(o.bootstrap, o.commandConfig)
+	ask, err := brokersToAsk(o.bootstrap, o.commandConfig)
 	if err != nil {
 		return exitUsage, err
 	}
-	defer closeClient()
 	observed, err := doctor.Observe(ctx, c.Store, o.pause, ask, progress(stderr, "reading"))
 	if err != nil {
 		return exitUnavailable, err
@@ -184,20 +184,27 @@ func runDoctor(ctx context.Context, o doctorOptions, stdin io.Reader, stdout, st
 }
 
 // brokersToAsk gives the question to the brokers; nil when there are none to ask.
-func brokersToAsk(bootstrap, commandConfig string) (func(context.Context) (*doctor.Answers, error), func(), error) {
+func brokersToAsk(bootstrap, commandConfig string) (func(context.Context) (*doctor.Answers, error), error) {
 	if bootstrap == "" {
-		return nil, func() {}, nil
+		return nil, nil
 	}
 	opts, err := admin.ClientOptions(commandConfig)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--command-config: %w", err)
+		return nil, fmt.Errorf("--command-config: %w", err)
 	}
-	opts = append([]kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ClientID("klamm-doctor"), kgo.RequestRetries(1), kgo.DisableClientMetrics()}, opts...)
-	client, err := kgo.NewClient(opts...)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--bootstrap-server %s: %w", bootstrap, err)
+	connect := func(addr string) (*kgo.Client, error) {
+		return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr), kgo.ClientID("klamm-doctor"), kgo.RequestRetries(1), kgo.DisableClientMetrics()}, opts...)...)
 	}
-	return func(ctx context.Context) (*doctor.Answers, error) { return doctor.Ask(ctx, client) }, client.Close, nil
+	servers := strings.Split(bootstrap, ",")
+	for i := range servers {
+		servers[i] = strings.TrimSpace(servers[i])
+		client, err := connect(servers[i])
+		if err != nil {
+			return nil, fmt.Errorf("--bootstrap-server %s: %w", bootstrap, err)
+		}
+		client.Close()
+	}
+	return func(ctx context.Context) (*doctor.Answers, error) { return doctor.Ask(ctx, connect, servers) }, nil
 }
 
 // repair shows the plan, asks, and carries it out.

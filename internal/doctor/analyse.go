@@ -29,22 +29,27 @@ const DefaultDeletionGrace = time.Minute
 
 // Analyse gives the findings, the worst first.
 func Analyse(o Observation) []Finding {
-	v := newView(o.First)
-	v.grace = cmp.Or(o.DeletionGrace, DefaultDeletionGrace)
-	findings := append(v.examine(o.Brokers), v.disks(o.LogDirs)...)
+	v := o.view(o.First)
+	findings := append(v.examine(), v.disks(o.LogDirs)...)
 	if o.Second != nil {
 		before := map[string]bool{}
 		for _, f := range findings {
 			before[f.key()] = true
 		}
 		earlier := v
-		v = newView(o.Second)
-		v.grace = cmp.Or(o.DeletionGrace, DefaultDeletionGrace)
-		findings = slices.DeleteFunc(append(v.examine(o.Brokers), v.disks(o.LogDirs)...), func(f Finding) bool { return !before[f.key()] })
+		v = o.view(o.Second)
+		findings = slices.DeleteFunc(append(v.examine(), v.disks(o.LogDirs)...), func(f Finding) bool { return !before[f.key()] })
 		findings = withMoves(findings, v.controllerMoves(earlier))
 	}
 	sortFindings(findings)
 	return findings
+}
+
+// view decodes one of the looks.
+func (o Observation) view(s *Snapshot) *view {
+	v := newView(s)
+	v.grace, v.answers = cmp.Or(o.DeletionGrace, DefaultDeletionGrace), o.Brokers
+	return v
 }
 
 // withMoves adds what the two looks tell of the office together. While elections follow each other a look sees /controller
@@ -59,24 +64,24 @@ func withMoves(findings, moves []Finding) []Finding {
 }
 
 // examine gives the findings of one look.
-func (v *view) examine(answers *Answers) []Finding {
+func (v *view) examine() []Finding {
 	out := slices.Clone(v.broken)
 	out = append(out, v.controller()...)
 	out = append(out, v.registrations()...)
 	for _, name := range v.order {
-		out = append(out, v.examineTopic(v.topics[name], answers)...)
+		out = append(out, v.examineTopic(v.topics[name])...)
 	}
 	out = append(out, v.requests()...)
 	out = append(out, v.notifications()...)
 	out = append(out, v.ownNodes()...)
-	if answers != nil {
-		out = append(out, v.compare(answers)...)
+	if v.answers != nil {
+		out = append(out, v.compare()...)
 	}
 	return out
 }
 
 // examineTopic judges one name.
-func (v *view) examineTopic(t *topic, answers *Answers) []Finding {
+func (v *view) examineTopic(t *topic) []Finding {
 	switch {
 	case t.node == nil && t.marker != nil:
 		return v.orphanMarker(t)
@@ -85,7 +90,7 @@ func (v *view) examineTopic(t *topic, answers *Answers) []Finding {
 	case !t.decoded:
 		return nil // reported as unreadable
 	case t.marker != nil:
-		return v.deletion(t, answers)
+		return v.deletion(t)
 	}
 	var out []Finding
 	out = append(out, v.initialisation(t)...)

@@ -10,28 +10,86 @@ import (
 )
 
 // compare holds what brokers say against the store.
-func (v *view) compare(a *Answers) []Finding {
+func (v *view) compare() []Finding {
+	if f, other := v.otherCluster(); other {
+		return []Finding{f}
+	}
 	var out []Finding
 	for _, id := range v.live {
-		if !slices.ContainsFunc(a.Brokers, func(b BrokerAnswer) bool { return b.ID == id && b.Err == "" }) {
-			out = append(out, v.silent(id, a))
+		if v.answers.of(id) == nil {
+			out = append(out, v.silent(id))
 		}
 	}
-	answered := slices.DeleteFunc(slices.Clone(a.Brokers), func(b BrokerAnswer) bool { return b.Err != "" })
-	out = append(out, v.compareControllers(answered)...)
+	var registered []BrokerAnswer
+	for _, b := range v.answers.Brokers {
+		switch {
+		case b.Err != "":
+		case v.isLive(b.ID):
+			registered = append(registered, b)
+		default:
+			out = append(out, v.cutOff(b))
+		}
+	}
+	out = append(out, v.compareControllers(registered)...)
 	for _, name := range v.order {
 		if t := v.topics[name]; v.exists(name) && t.decoded {
-			out = append(out, v.compareTopic(t, answered)...)
+			out = append(out, v.compareTopic(t, registered)...)
 		}
 	}
-	for _, b := range answered {
+	for _, b := range registered {
 		out = append(out, v.forgotten(b)...)
 		out = append(out, v.logDirs(b)...)
 	}
 	return out
 }
 
-func (v *view) silent(id cluster.BrokerID, a *Answers) Finding {
+// otherCluster finds that the brokers that were asked are not those of the store.
+func (v *view) otherCluster() (Finding, bool) {
+	n := v.node(coord.ClusterIDPath)
+	if n == nil {
+		return Finding{}, false
+	}
+	id, err := coord.DecodeClusterID(n.Data)
+	if err != nil {
+		return Finding{}, false
+	}
+	seen := []Evidence{v.see(n.Path)}
+	for _, b := range v.answers.Brokers {
+		if b.ClusterID != "" && b.ClusterID != id {
+			seen = append(seen, Evidence{brokerName(b.ID) + " at " + b.Addr, "cluster id " + b.ClusterID})
+		}
+	}
+	if len(seen) == 1 {
+		return Finding{}, false
+	}
+	return Finding{
+		Code: "brokers-of-another-cluster", Severity: Error, Subject: "examination",
+		What:     fmt.Sprintf("%s another cluster than the store.", either(len(seen)-1, "A broker that was asked belongs to", count(len(seen)-1, "broker")+" that were asked belong to")),
+		Evidence: seen,
+		Why:      "What they say means nothing for this one. It is left out of this report.",
+		Next:     "Compare --bootstrap-server with --zookeeper and its chroot.",
+	}, true
+}
+
+// silentAmong gives those of the brokers that are registered and did not answer; none when nobody was asked.
+func (v *view) silentAmong(list []cluster.BrokerID) []cluster.BrokerID {
+	if v.answers == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(id cluster.BrokerID) bool { return !v.isLive(id) || v.answers.of(id) != nil })
+}
+
+// officeHolderID gives the broker that /controller names; NoBroker when there is none.
+func (v *view) officeHolderID() cluster.BrokerID {
+	if n := v.node(coord.ControllerPath); n != nil {
+		if c, err := coord.DecodeController(n.Data); err == nil {
+			return c.BrokerID
+		}
+	}
+	return cluster.NoBroker
+}
+
+func (v *view) silent(id cluster.BrokerID) Finding {
 	f := Finding{
 		Code: "broker-silent", Severity: Error, Subject: brokerName(id),
 		What:     fmt.Sprintf("Broker %d is registered and does not answer.", id),
@@ -39,27 +97,60 @@ func (v *view) silent(id cluster.BrokerID, a *Answers) Finding {
 		Why:      "The cluster takes it for alive and leaves leaderships with it, but clients cannot reach it at its advertised address, at least from here; or it is not in the metadata of the bootstrap servers.",
 		Next:     "Try its advertised address from a client's machine. See its server.log.",
 	}
-	for _, b := range a.Brokers {
+	for _, b := range v.answers.Brokers {
 		if b.ID == id {
-			f.Evidence = append(f.Evidence, Evidence{brokerName(id), b.Err})
+			f.Evidence = append(f.Evidence, Evidence{brokerName(id) + " at " + b.Addr, b.Err})
 		}
+	}
+	if id != v.officeHolderID() {
+		return f
+	}
+	f.Code, f.Subject = "controller-silent", "controller"
+	f.What = fmt.Sprintf("Broker %d is the controller and does not answer.", id)
+	f.Evidence = append(v.seeAll(coord.ControllerPath), f.Evidence...)
+	f.Why = "If it hangs (a process that was stopped, a long garbage collection, a disk that does not answer) no leader is elected and no topic created or deleted as long as its session lasts. It may also be out of reach from here only."
+	f.Next = fmt.Sprintf("Look at the process of broker %d and at the network to it. If it hangs, kill it: another broker takes over when its session has ended. Should it wake up after that, its writes are fenced.", id)
+	return f
+}
+
+// cutOff is a broker that serves clients and is not part of the cluster.
+func (v *view) cutOff(b BrokerAnswer) Finding {
+	led := 0
+	for _, t := range b.Topics {
+		for _, leader := range t.Leaders {
+			if leader == b.ID {
+				led++
+			}
+		}
+	}
+	f := Finding{
+		Code: "broker-cut-off", Severity: Error, Subject: brokerName(b.ID),
+		What: fmt.Sprintf("Broker %d answers clients and is not registered.", b.ID),
+		Evidence: append(v.seeAll(coord.BrokerPath(b.ID), coord.ControllerPath),
+			Evidence{brokerName(b.ID) + " at " + b.Addr, fmt.Sprintf("says the controller is %d, takes itself for the leader of %s", b.Controller, count(led, "partition"))}),
+		Why:  "Its session with the store has ended and it does not know, or does not get there to register again. The others take it for dead, and it goes on with what it knew: records that it takes as a former leader with acks=0 or 1 are lost when it returns.",
+		Next: fmt.Sprintf("See the server.log of broker %d, and its way to ZooKeeper (zookeeper.connect, the network). It registers by itself when it gets there. If that takes longer, stop it, so that clients leave it.", b.ID),
+	}
+	if b.Controller == b.ID {
+		f.Code = "controller-zombie"
+		f.What = fmt.Sprintf("Broker %d still takes itself for the controller, and is not registered.", b.ID)
+		if now := v.officeHolderID(); now != cluster.NoBroker {
+			f.What += fmt.Sprintf(" The controller is broker %d.", now)
+		}
+		f.Why += " What it writes as a controller is fenced, but it answers clients that ask for topic changes as if it were in office."
 	}
 	return f
 }
 
 // compareControllers finds brokers that take another one for the controller than the store.
 func (v *view) compareControllers(answered []BrokerAnswer) []Finding {
-	n := v.node(coord.ControllerPath)
-	if n == nil {
+	id := v.officeHolderID()
+	if id == cluster.NoBroker {
 		return nil
 	}
-	c, err := coord.DecodeController(n.Data)
-	if err != nil {
-		return nil
-	}
-	seen := []Evidence{v.see(n.Path)}
+	seen := v.seeAll(coord.ControllerPath)
 	for _, b := range answered {
-		if b.Controller != c.BrokerID {
+		if b.Controller != id {
 			seen = append(seen, Evidence{brokerName(b.ID), fmt.Sprintf("says the controller is %d", b.Controller)})
 		}
 	}
@@ -68,7 +159,7 @@ func (v *view) compareControllers(answered []BrokerAnswer) []Finding {
 	}
 	return []Finding{{
 		Code: "controllers-differ", Severity: Warning, Subject: "controller",
-		What:     fmt.Sprintf("Broker %d is the controller, and %s.", c.BrokerID, either(len(seen)-1, "one broker says another", count(len(seen)-1, "broker")+" say another")),
+		What:     fmt.Sprintf("Broker %d is the controller, and %s.", id, either(len(seen)-1, "one broker says another", count(len(seen)-1, "broker")+" say another")),
 		Evidence: seen,
 		Why:      "They have not heard of the controller: it does not reach them, or is held up at the start of its term. Clients send topic changes to the wrong broker.",
 		Next:     "Look again in a minute. If it stays: controller.log of the controller, and the network between it and those brokers.",
@@ -160,15 +251,16 @@ func (v *view) forgotten(b BrokerAnswer) []Finding {
 		Code: "topic-only-at-broker", Severity: Error, Subject: brokerName(b.ID),
 		What:     fmt.Sprintf("Broker %d shows %s that the store does not have.", b.ID, count(len(names), "topic")),
 		Evidence: names,
-		Why:      "Topics that were removed by hand in the store: brokers were not told, go on serving them, and a topic of the same name would not come up.",
-		Next:     "Create them again by the same name and delete them by kafka-topics after the controller has changed; or restart all brokers and remove the directories.",
+		Why:      "Either they were deleted while this broker was frozen or cut off: when it registers again without a restart nobody tells it of topics that are gone. Or they were removed by hand in the store: no broker was told, all go on serving them, and a topic of the same name would not come up.",
+		Next:     "Restart the broker: it then learns only what there is. If several show them, restart one after the other, the controller last. Directories that stay are named by --bootstrap-server as stray replicas.",
 	}}
 }
 
 // logDirs finds failed dirs, and replicas that do not belong to the broker.
 func (v *view) logDirs(b BrokerAnswer) []Finding {
 	var out []Finding
-	var failed, strays []Evidence
+	failed := b.failedDirs()
+	var strays []Evidence
 	if b.DirsErr != "" {
 		out = append(out, Finding{
 			Code: "log-dirs-unknown", Severity: Info, Subject: brokerName(b.ID),
@@ -180,9 +272,6 @@ func (v *view) logDirs(b BrokerAnswer) []Finding {
 	}
 	var bytes int64
 	for _, d := range b.Dirs {
-		if d.Err != cluster.None {
-			failed = append(failed, Evidence{d.Path, d.Err.String()})
-		}
 		for _, r := range d.Replicas {
 			if v.belongs(r.TopicPartition, b.ID) {
 				continue

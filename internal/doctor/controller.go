@@ -150,6 +150,9 @@ func (v *view) migration() []Finding {
 	}}
 }
 
+// failingTerm is what a term takes at least that the end of a session ends: ZooKeeper grants no session below two ticks, 4 s by default.
+const failingTerm = 4 * time.Second
+
 // controllerMoves compares two looks.
 func (v *view) controllerMoves(before *view) []Finding {
 	was, err1 := epochOf(before)
@@ -168,6 +171,10 @@ func (v *view) controllerMoves(before *view) []Finding {
 		Why:  "Each new controller fails at the start of its term, resigns, and the next one fails in the same way: nothing is elected, created or deleted.",
 		Next: "Look at the other findings here: an election request that names partitions without leadership (election-crash-loop) is the known cause. Else controller.log has the exception.",
 	}
+	if per := took / time.Duration(max(1, is-was)); per >= failingTerm {
+		f.Why = "A term that fails at its start does so soon; these lasted longer, so the sessions of controllers ended: their process was held up longer than zookeeper.session.timeout.ms (garbage collection, a machine that swaps or is paused), or they did not reach ZooKeeper; or something removes /controller. Whatever a controller is about is begun anew each time."
+		f.Next = "Look for \"Session expired\" in server.log of the brokers that held the office, and at that time into their GC logs and ZooKeeper's log. Cure the pauses, or raise zookeeper.session.timeout.ms above them."
+	}
 	switch {
 	case is < was:
 		f.Code, f.What = "controller-epoch-fell", fmt.Sprintf("/controller_epoch fell from %d to %d.", was, is)
@@ -177,7 +184,7 @@ func (v *view) controllerMoves(before *view) []Finding {
 		f.Code, f.Severity = "controller-moved", Info
 		f.What = fmt.Sprintf("A new controller was elected during the examination: epoch %d.", is)
 		f.Why = "Once is nothing unusual."
-		f.Next = "Run the examination again: many elections in a row would be."
+		f.Next = "Run the examination again, with a longer look (--pause 2m): several elections would be."
 	}
 	return []Finding{f}
 }

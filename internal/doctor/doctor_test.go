@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -19,13 +20,13 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the findings to the golden files; read what changed")
 
-// looked is the time of the first look in every test; the second comes two seconds later.
+// looked is the time of the first look in every test; the second comes two seconds later unless it says otherwise.
 var looked = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // TestFindings examines every tree in testdata, recorded from Kafka 3.9.1 (kafka-*) or made by hand, and compares the whole
 // report. A .tree file has a node a line: path, options (v= data version, c= and m= change ids, o= owning session, age=),
 // data. "base FILE" begins with another tree, "-PATH" takes a node with all below it away; "== second" begins the
-// second look, which starts from the first, "== brokers" the answers of the brokers, "== disks" their log dirs, as JSON.
+// second look, which starts from the first ("== second 1m": that much later), "== brokers" the answers of the brokers, "== disks" their log dirs, as JSON.
 func TestFindings(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.tree")
 	if err != nil || len(files) == 0 {
@@ -69,7 +70,7 @@ func readObservation(t *testing.T, file string) Observation {
 			t.Fatal(err)
 		}
 	}
-	first, rest, second := strings.Cut(string(text), "== second\n")
+	first, rest, second := strings.Cut(string(text), "== second")
 	if !second {
 		first, rest, _ = strings.Cut(string(text), "== brokers\n")
 	}
@@ -77,8 +78,13 @@ func readObservation(t *testing.T, file string) Observation {
 	applyTree(t, tree, first, looked)
 	o.First = snapshot(tree, looked)
 	if second {
-		changes, brokers, _ := strings.Cut(rest, "== brokers\n")
-		later := looked.Add(2 * time.Second)
+		pause, rest2, _ := strings.Cut(rest, "\n")
+		changes, brokers, _ := strings.Cut(rest2, "== brokers\n")
+		after, err := time.ParseDuration(cmp.Or(strings.TrimSpace(pause), "2s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		later := looked.Add(after)
 		applyTree(t, tree, changes, later)
 		o.Second, rest = snapshot(tree, later), brokers
 	}

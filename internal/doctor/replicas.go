@@ -72,13 +72,19 @@ func (v *view) brokerUnknown(id cluster.BrokerID, all []*partition, topics int) 
 }
 
 func (v *view) replicasBehind(id cluster.BrokerID, behind []*partition) Finding {
-	return Finding{
+	f := Finding{
 		Code: "replicas-behind", Severity: Warning, Subject: "broker " + strconv.Itoa(int(id)),
 		What:     fmt.Sprintf("Broker %d is registered, and %s not in sync.", id, either(len(behind), "one replica on it is", fmt.Sprintf("%d replicas on it are", len(behind)))),
 		Evidence: v.states(behind),
 		Why:      "It may be catching up after a restart, too slow, have a failed log dir, or not reach the leaders.",
 		Next:     fmt.Sprintf("Look again in a minute. If it stays: server.log of broker %d (fetcher errors, offline log dirs: kafka-log-dirs), and its network to the leaders.", id),
 	}
+	if dirs := v.answers.of(id).failedDirs(); dirs != nil {
+		f.What += " Log dirs of it have failed."
+		f.Evidence = append(dirs, f.Evidence...)
+		f.Next = fmt.Sprintf("Repair the disk, or take the dir out of log.dirs; then restart broker %d: it copies what it lacks.", id)
+	}
+	return f
 }
 
 // states gives the state nodes of partitions as evidence.
@@ -207,8 +213,17 @@ func (v *view) leaderless(t *topic, none []*partition) Finding {
 	}
 	if len(wanted) > 0 {
 		f.Next = fmt.Sprintf("Start %s: leadership comes back by itself. Only if that is out of question: kafka-leader-election --election-type unclean, which loses what the other replicas lack.", ids(wanted))
-	} else {
-		f.Next = "All in-sync replicas are on registered brokers: their log dirs may have failed (kafka-log-dirs), or the controller is held up. See its controller.log; let it change by restarting the broker that is it."
+		return f
+	}
+	f.Next = "All in-sync replicas are on registered brokers: their log dirs may have failed (kafka-log-dirs), or the controller is held up. See its controller.log; let it change by restarting the broker that is it."
+	for _, p := range none {
+		wanted = append(wanted, p.state.ISR...)
+	}
+	slices.Sort(wanted)
+	if failed, dirs := v.answers.withFailedDirs(slices.Compact(wanted)); failed != nil {
+		f.What += fmt.Sprintf(" Log dirs have failed on %s, in sync at the end.", ids(failed))
+		f.Evidence = append(dirs, f.Evidence...)
+		f.Next = fmt.Sprintf("Repair the disk and restart %s: leadership comes back with the data. If the data is lost, take the dir out of log.dirs before the restart: the partition begins anew, empty, if there is no other replica.", ids(failed))
 	}
 	return f
 }

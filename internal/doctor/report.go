@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"klamm/internal/cluster"
 	"klamm/internal/coord"
 )
 
@@ -40,10 +41,8 @@ func NewReport(source string, o Observation) Report {
 	for _, id := range v.live {
 		r.Brokers = append(r.Brokers, int32(id))
 	}
-	if n := v.node(coord.ControllerPath); n != nil {
-		if c, err := coord.DecodeController(n.Data); err == nil {
-			r.Controller = fmt.Sprintf("broker %d", c.BrokerID)
-		}
+	if id := v.officeHolderID(); id != cluster.NoBroker {
+		r.Controller = brokerName(id)
 	}
 	if e, err := epochOf(v); err == nil {
 		r.Controller += fmt.Sprintf(", epoch %d", e)

@@ -24,6 +24,7 @@ type Snapshot struct {
 type view struct {
 	taken    time.Time
 	grace    time.Duration // Observation.DeletionGrace
+	answers  *Answers      // Observation.Brokers
 	nodes    map[string]coord.Node
 	names    map[string][]string // children by parent
 	brokers  map[cluster.BrokerID]coord.BrokerNode

@@ -48,12 +48,10 @@ func TestToolsConnectAsTheirClientPropertiesSay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(addr))...)
-			if err != nil {
-				t.Fatal(err)
+			connect := func(addr string) (*kgo.Client, error) {
+				return kgo.NewClient(append(slices.Clone(opts), kgo.SeedBrokers(addr))...)
 			}
-			defer cl.Close()
-			answers, err := doctor.Ask(t.Context(), cl)
+			answers, err := doctor.Ask(t.Context(), connect, []string{addr})
 			if err != nil || len(answers.Brokers) != 1 || answers.Brokers[0].Err != "" || len(answers.Brokers[0].Topics) != 1 {
 				t.Errorf("the doctor hears %+v, %v", answers, err)
 			}

@@ -117,14 +117,19 @@ func (c *cluster) get(path string) string {
 // moveReplicas takes partition 0 of a topic, with its data, to one set of brokers after the other, under whoever is controller.
 func (c *cluster) moveReplicas(l *load, topic string, targets ...[]int32) {
 	c.Helper()
-	tp := core.TopicPartition{Topic: topic, Partition: 0}
 	for _, target := range targets {
-		var req kadm.AlterPartitionAssignmentsReq
-		req.Assign(topic, 0, target)
-		c.reassign(req)
-		c.awaitPlaced(tp, target)
+		c.moveTo(topic, target...)
 		c.progress(l)
 	}
+}
+
+// moveTo takes partition 0 of a topic to other brokers.
+func (c *cluster) moveTo(topic string, target ...int32) {
+	c.Helper()
+	var req kadm.AlterPartitionAssignmentsReq
+	req.Assign(topic, 0, target)
+	c.reassign(req)
+	c.awaitPlaced(core.TopicPartition{Topic: topic, Partition: 0}, target)
 }
 
 // reassign asks the controller, again while the office changes hands.
