@@ -173,8 +173,8 @@ func (l *Log) writeLocked(b []byte, first, next, maxTimestamp int64, cfg *config
 	if err := l.materialize(); err != nil {
 		return err
 	}
-	s := l.active()
-	roll, err := s.shouldRoll(len(b), next-1, maxTimestamp, time.Now().UnixMilli(), cfg)
+	s, now := l.active(), time.Now().UnixMilli()
+	roll, err := s.shouldRoll(len(b), next-1, maxTimestamp, now, cfg)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (l *Log) writeLocked(b []byte, first, next, maxTimestamp int64, cfg *config
 		return err
 	}
 	p := &l.producers
-	p.commit()
+	p.commit(now)
 	for _, c := range p.completed {
 		if c.aborted {
 			if err := s.aborted.append(abortedEntry{c.producerID, c.first, c.last, p.stableAfter(c)}); err != nil {

@@ -3,6 +3,7 @@ package commitlog
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -46,8 +47,8 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	e := unknownProducer(7)
 	e.setEpoch(3)
 	e.addBatch(batchMeta{lastSequence: 4, offsetDelta: 2, lastOffset: 99, timestamp: 1000})
-	f.Add(encodeSnapshot(map[int64]*producerEntry{7: &e}))
-	f.Add(encodeSnapshot(nil))
+	f.Add(encodeSnapshot(map[int64]*producerEntry{7: &e}, time.Hour))
+	f.Add(encodeSnapshot(nil, time.Hour))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		entries, err := decodeSnapshot(b)
 		if err != nil {
@@ -57,7 +58,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 		for _, e := range entries {
 			m[e.id] = &e
 		}
-		if again := encodeSnapshot(m); len(m) == len(entries) && len(again) != len(b) {
+		if again := encodeSnapshot(m, time.Hour); len(m) == len(entries) && len(again) != len(b) {
 			t.Errorf("%d bytes, again %d", len(b), len(again))
 		}
 	})

@@ -36,7 +36,8 @@ type producerEntry struct {
 	id               int64
 	epoch            int16 // -1: nothing known yet
 	coordinatorEpoch int32 // of the last transaction marker, -1 none
-	lastTimestamp    int64
+	lastTimestamp    int64 // of its last batch, as the producer says, ms
+	seenMs           int64 // when that batch was written or read here, by this broker's clock; 0 after a snapshot
 	txnFirst         int64 // first offset of the ongoing transaction, -1 none
 	n                int   // batches in use
 	batches          [duplicateWindow]batchMeta
@@ -234,10 +235,11 @@ func (p *producerState) duplicate(h *record.BatchHeader) (batchMeta, bool) {
 	return e.duplicateOf(h)
 }
 
-// commit takes over the prepared state after the bytes were written.
-func (p *producerState) commit() {
+// commit takes over the prepared state after the bytes were written, or read again.
+func (p *producerState) commit(nowMs int64) {
 	for i := range p.prepared {
 		n := &p.prepared[i]
+		n.seenMs = nowMs
 		if e, ok := p.entries[n.id]; ok {
 			*e = n.producerEntry
 		} else {
@@ -301,8 +303,20 @@ func (p *producerState) expire(nowMs int64, after time.Duration) {
 	}
 }
 
+// lastActive is when the producer was last heard of. Kafka goes by the records' timestamps alone, and so forgets a producer that is busy
+// with old ones (a copy of a topic, events of last week) while it may yet send its last batch again.
+func (e *producerEntry) lastActive() int64 { return max(e.lastTimestamp, e.seenMs) }
+
+// storedTimestamp is what a snapshot says: the producer's own time, unless that alone would have it forgotten when it is read.
+func (e *producerEntry) storedTimestamp(expiry time.Duration) int64 {
+	if e.seenMs-e.lastTimestamp >= expiry.Milliseconds() {
+		return e.seenMs
+	}
+	return e.lastTimestamp
+}
+
 func (e *producerEntry) expired(nowMs int64, after time.Duration) bool {
-	return e.txnFirst < 0 && nowMs-e.lastTimestamp >= after.Milliseconds()
+	return e.txnFirst < 0 && nowMs-e.lastActive() >= after.Milliseconds()
 }
 
 // reset forgets everything but the snapshot files.
@@ -322,7 +336,7 @@ func (p *producerState) replay(tp cluster.TopicPartition, b record.Batch) (c com
 	if err := p.check(tp, b, replication); err != nil {
 		return c, false, err
 	}
-	p.commit()
+	p.commit(time.Now().UnixMilli())
 	if len(p.completed) == 0 {
 		return c, false, nil
 	}

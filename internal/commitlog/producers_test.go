@@ -3,6 +3,7 @@ package commitlog
 import (
 	"math"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -188,5 +189,36 @@ func TestR22AProducerGoesOnAfterItsExpiry(t *testing.T) {
 	}
 	if _, err := l.AppendAsLeader(batchOf(1, 5, nowMs, idempotent(1, 0, 5)), AppendOptions{}); Code(err) != cluster.OutOfOrderSequenceNumber {
 		t.Errorf("a gap after the expiry: %v", err)
+	}
+}
+
+// A producer is idle when it sends nothing, however old its records say they are: one that copies the records of last year is known for
+// as long as others, over a restart and a crash too.
+func TestProducersOfOldRecordsAreNotForgottenWhileTheyAreBusy(t *testing.T) {
+	const year = 365 * 24 * 3600 * 1000
+	for how, restart := range map[string]func(b *broker){
+		"running": nil,
+		"stopped": func(b *broker) { b.close(); b.open() },
+		"killed":  func(b *broker) { b.kill(); b.open() },
+	} {
+		t.Run(how, func(t *testing.T) {
+			b := newBroker(t).open()
+			l := b.log("t", 0)
+			old := func(sequence int32) []byte { return batchOf(1, 5, nowMs-year, idempotent(1, 0, sequence)) }
+			mustAppend(t, l, old(0))
+			mustAppend(t, l, old(1))
+			if restart != nil {
+				restart(b)
+				l, _ = b.Get(tp("t", 0))
+			}
+			l.expireProducers(time.Now().UnixMilli(), b.producerExpiry())
+			if info := mustAppend(t, l, old(1)); !info.Duplicate || info.FirstOffset != 1 {
+				t.Errorf("the last batch again: %+v", info)
+			}
+			l.expireProducers(time.Now().Add(b.producerExpiry()).UnixMilli(), b.producerExpiry())
+			if got := l.ActiveProducers(); len(got) != 0 {
+				t.Errorf("after the expiry there are %+v", got)
+			}
+		})
 	}
 }

@@ -15,7 +15,8 @@ import (
 
 // A producer snapshot, <offset>.snapshot: version int16 (1), CRC32C uint32 of what follows it, number of entries int32, then per producer:
 // id int64, epoch int16, last sequence int32, last offset int64, offset delta int32, timestamp int64, coordinator epoch int32, first offset
-// of the current transaction int64; big-endian (Kafka: ProducerSnapshot.json). Of the remembered batches only the last one is kept.
+// of the current transaction int64; big-endian (Kafka: ProducerSnapshot.json). Of the remembered batches only the last one is kept. For the timestamp see
+// storedTimestamp.
 const (
 	snapshotVersion   = 1
 	snapshotHeader    = 2 + 4 + 4
@@ -25,7 +26,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func encodeSnapshot(entries map[int64]*producerEntry) []byte {
+func encodeSnapshot(entries map[int64]*producerEntry, expiry time.Duration) []byte {
 	b := make([]byte, 0, snapshotHeader+len(entries)*snapshotEntrySize)
 	b = binary.BigEndian.AppendUint16(b, snapshotVersion)
 	b = binary.BigEndian.AppendUint32(b, 0)
@@ -41,7 +42,7 @@ func encodeSnapshot(entries map[int64]*producerEntry) []byte {
 		b = binary.BigEndian.AppendUint32(b, uint32(last.lastSequence))
 		b = binary.BigEndian.AppendUint64(b, uint64(last.lastOffset))
 		b = binary.BigEndian.AppendUint32(b, uint32(last.offsetDelta))
-		b = binary.BigEndian.AppendUint64(b, uint64(e.lastTimestamp))
+		b = binary.BigEndian.AppendUint64(b, uint64(e.storedTimestamp(expiry)))
 		b = binary.BigEndian.AppendUint32(b, uint32(e.coordinatorEpoch))
 		b = binary.BigEndian.AppendUint64(b, uint64(e.txnFirst))
 	}
@@ -94,7 +95,7 @@ func (l *Log) takeSnapshot() error {
 	if p.mapEnd <= p.snapEnd && slices.Contains(p.snapshots, p.mapEnd) {
 		return nil
 	}
-	if err := vfs.WriteFile(l.dir.fs, l.path(fileName(p.mapEnd, snapshotSuffix)), encodeSnapshot(p.entries)); err != nil {
+	if err := vfs.WriteFile(l.dir.fs, l.path(fileName(p.mapEnd, snapshotSuffix)), encodeSnapshot(p.entries, l.m.producerExpiry())); err != nil {
 		return err
 	}
 	p.snapEnd = p.mapEnd
