@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"klamm/internal/cluster"
@@ -102,12 +103,12 @@ func TestReadersMissNothingWhileALogIsCompacted(t *testing.T) {
 			t.Errorf("%s: %d records: %v", when, len(got), got)
 		}
 	}
-	compacting := false
+	var compacting atomic.Bool
 	b := newBroker(t, vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {
-		if compacting && op.Kind == vfs.OpSyncDir { // a rename holds the segment
-			compacting = false // reads come here too
+		// A rename holds the segment; reads come here too.
+		if op.Kind == vfs.OpSyncDir && compacting.CompareAndSwap(true, false) {
 			whole(fmt.Sprint("before ", op.Kind, " ", op.Name))
-			compacting = true
+			compacting.Store(true)
 		}
 		return nil
 	}))
@@ -143,11 +144,11 @@ func TestReadersMissNothingWhileALogIsCompacted(t *testing.T) {
 				})
 			}
 		}
-		compacting = round == 0
+		compacting.Store(round == 0)
 		if err := l.clean(t.Context(), job, 1<<20); err != nil {
 			t.Fatal(err)
 		}
-		compacting = false
+		compacting.Store(false)
 		close(done)
 		reading.Wait()
 	}
