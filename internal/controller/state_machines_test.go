@@ -255,31 +255,54 @@ func TestAStateNodeThatExistsIsAdopted(t *testing.T) {
 	}
 }
 
-// W18: a call that ends in the middle leaves nothing behind for the next one.
+// W18: a call that ends in the middle leaves nothing behind for the next one: neither the request for what it had done by then, nor one
+// that came before what failed.
 func TestNothingOfAFailedCallIsSentByTheNext(t *testing.T) {
-	r := newRig(t, 1, 2)
-	a := r.topic("a", ids(1), nil)
-	b := r.topic("b", ids(2), nil)
-	a.state, b.state = NewPartition, NewPartition
-	r.answer = func(s Store) StoreResult { return StoreResult{Outcome: Fenced} }
-	online := func(p *partitionContext) func() error {
-		return func() error {
-			_, err := r.c.changePartitionStates([]*partitionContext{p}, OnlinePartition, OfflineStrategy)
+	for name, fail := range map[string]func(r *rig, created, led *partitionContext) error{
+		"a partition is created, then an election fails": func(r *rig, created, led *partitionContext) error {
+			led.state = OfflinePartition
+			_, err := r.c.changePartitionStates([]*partitionContext{created, led}, OnlinePartition, OfflineStrategy)
 			return err
-		}
-	}
-	if err := r.do(online(a)); err != errFenced {
-		t.Fatalf("error %v", err)
-	}
-	r.answer = r.accept
-	if err := r.do(online(b)); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range effectsOf[SendLeaderAndISR](r) {
-		for _, topic := range e.Topics {
-			if topic.Name == "a" {
-				t.Errorf("the failed call's request is sent: %+v", e)
+		},
+		"a replica is stopped, then the ISR cannot be written": func(r *rig, _, led *partitionContext) error {
+			led.setReplicaState(2, OnlineReplica, 0)
+			return r.c.changeReplicaStates([]replicaRef{{led, 2}}, OfflineReplica)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1, 2)
+			created, next := r.topic("created", ids(1), nil), r.topic("next", ids(2), nil)
+			led := r.topic("led", ids(1, 2), &cluster.LeaderAndISR{Leader: 9, ISR: ids(1, 2), ControllerEpoch: 4})
+			created.state, next.state = NewPartition, NewPartition
+			r.answer = func(s Store) StoreResult {
+				if _, set := s.Op.(SetPartitionStates); set {
+					return StoreResult{Outcome: Fenced}
+				}
+				return r.accept(s)
 			}
-		}
+			if err := r.do(func() error { return fail(r, created, led) }); err != errFenced {
+				t.Fatalf("error %v", err)
+			}
+			if said := r.said(); len(said) != 0 {
+				t.Errorf("the failed call has told %v", said)
+			}
+			err := r.do(func() error {
+				_, err := r.c.changePartitionStates([]*partitionContext{next}, OnlinePartition, OfflineStrategy)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := []string{"lisr 2 new", "umr 1", "umr 2"}; !slices.Equal(r.said(), want) {
+				t.Errorf("the next call tells %v, want %v", r.said(), want)
+			}
+			for _, e := range effectsOf[SendUpdateMetadata](r) {
+				for _, topic := range e.Update.Topics {
+					if topic.Name != "next" {
+						t.Errorf("the next call tells of %s", topic.Name)
+					}
+				}
+			}
+		})
 	}
 }
