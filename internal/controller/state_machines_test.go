@@ -176,9 +176,9 @@ func TestAnElectionThatAlwaysConflictsEnds(t *testing.T) {
 		_, err := r.c.changePartitionStates([]*partitionContext{p}, OnlinePartition, OfflineStrategy)
 		return err
 	})
-	timers := effectsOf[StartTimer](r)
-	if err != nil || p.state != OfflinePartition || len(timers) != 1 || timers[0].Timer != TimerPartitionRetry {
-		t.Errorf("%v: %s, timers %v", err, p.state, timers)
+	timers, writes := effectsOf[StartTimer](r), len(effectsOf[Store](r))
+	if err != nil || p.state != OfflinePartition || len(timers) != 1 || timers[0].Timer != TimerPartitionRetry || writes != maxConflictRounds {
+		t.Errorf("%v: %s after %d writes, timers %v", err, p.state, writes, timers)
 	}
 }
 
