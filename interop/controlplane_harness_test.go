@@ -7,17 +7,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"go.etcd.io/etcd/server/v3/embed"
+
+	"klamm/interop/etcdserver"
 )
 
 // plane is three brokers, each a process, on an etcd that none of them runs: any of them may die or freeze, and several.
@@ -31,12 +30,12 @@ type plane struct {
 func startPlane(t *testing.T, properties ...string) *plane {
 	t.Helper()
 	c := &plane{processes: processes{t: t, session: 2 * time.Second}}
-	etcd, stop := startEtcd(t)
-	c.stopEtcd = stop
+	etcd := etcdserver.Start(t, etcdserver.Options{Address: reserveAddress})
+	c.stopEtcd = func() { etcd.Stop() }
 	for i := range 3 {
 		b := newBroker(t)
 		b.conf = append(b.conf,
-			fmt.Sprint("broker.id=", i+1), "etcd.endpoints="+etcd, "listeners=PLAINTEXT://"+reserveAddress(t),
+			fmt.Sprint("broker.id=", i+1), "etcd.endpoints="+etcd.Endpoints, "listeners=PLAINTEXT://"+reserveAddress(t),
 			fmt.Sprintf("log.dirs=%s,%s", filepath.Join(b.dir, "a"), filepath.Join(b.dir, "b")),
 			fmt.Sprint("broker.session.timeout.ms=", c.session.Milliseconds()), "default.replication.factor=3",
 			"auto.create.topics.enable=false", "auto.leader.rebalance.enable=false", "log.segment.delete.delay.ms=300",
@@ -46,29 +45,6 @@ func startPlane(t *testing.T, properties ...string) *plane {
 	}
 	c.start(0, 1, 2)
 	return c
-}
-
-// startEtcd runs an etcd in this process and gives its address.
-func startEtcd(t *testing.T) (addr string, stop func()) {
-	t.Helper()
-	cfg := embed.NewConfig()
-	cfg.Dir, cfg.LogLevel = t.TempDir(), "fatal"
-	client, peer := url.URL{Scheme: "http", Host: reserveAddress(t)}, url.URL{Scheme: "http", Host: reserveAddress(t)}
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	e, err := embed.StartEtcd(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop = sync.OnceFunc(e.Close)
-	t.Cleanup(stop)
-	select {
-	case <-e.Server.ReadyNotify():
-	case <-time.After(20 * time.Second):
-		t.Fatal("etcd is not ready after 20 s")
-	}
-	return client.Host, stop
 }
 
 func (c *plane) freeze(i int) {

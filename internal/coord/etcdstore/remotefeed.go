@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -34,10 +36,30 @@ type remoteFeed struct {
 
 func (r remote) subscribe(ctx context.Context) (feed, error) {
 	f := &remoteFeed{remote: r}
-	if err := f.open(ctx); err != nil {
-		return nil, err
+	ctx, cancel := context.WithTimeout(ctx, remoteTryTimeout)
+	defer cancel()
+	for {
+		err := f.open(ctx)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, errStrange) || pause(ctx, resubscribePause) != nil {
+			return nil, err
+		}
 	}
-	return f, nil
+}
+
+// errStrange reports that a member does not know the login yet: the one that was asked to log in is another one, and this one is behind.
+var errStrange = errors.New("etcd does not know the login")
+
+// watchRefused is why a member refused a watch.
+func watchRefused(reason string) error {
+	for _, passing := range []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision} {
+		if strings.Contains(reason, passing.Error()) {
+			return fmt.Errorf("%w: %s", errStrange, reason)
+		}
+	}
+	return fmt.Errorf("etcd refused the watch: %s", reason)
 }
 
 // open starts a stream after the revision that the feed has come to, from now on if there is none yet.
@@ -49,7 +71,7 @@ func (f *remoteFeed) open(ctx context.Context) error {
 	err := f.create()
 	if err != nil {
 		f.end()
-		return fmt.Errorf("watch etcd: %w", clientv3.ContextError(ctx, err))
+		return clientv3.ContextError(ctx, err)
 	}
 	return nil
 }
@@ -73,7 +95,7 @@ func (f *remoteFeed) create() (err error) {
 	case resp.CompactRevision != 0:
 		return errGap
 	case !resp.Created || resp.Canceled:
-		return fmt.Errorf("etcd refused the watch: %s", resp.CancelReason)
+		return watchRefused(resp.CancelReason)
 	case f.revision == 0:
 		f.revision = resp.Header.Revision
 	}
