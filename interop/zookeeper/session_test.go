@@ -78,7 +78,7 @@ func (c *cluster) controllerEpoch() string {
 func (c *cluster) createTopicPatiently(name string) {
 	c.Helper()
 	c.eventually(60*time.Second, name+" is created", func() (bool, string) {
-		r, err := c.admin.CreateTopic(c.Context(), 3, 3, nil, name)
+		r, err := c.admin.CreateTopic(c.Context(), 3, int16(min(3, len(c.brokers))), nil, name)
 		if err == nil {
 			err = r.Err
 		}
