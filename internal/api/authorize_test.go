@@ -178,6 +178,12 @@ func guardedClusterRequests() []guardedRequest {
 			return r.(*kmsg.DescribeClientQuotasResponse).ErrorCode
 		}},
 		{1, quotas, acl.AlterConfigs, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.AlterClientQuotasResponse).Entries[0].ErrorCode }},
+		{0, kmsg.NewPtrAlterPartitionAssignmentsRequest(), acl.Alter, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 {
+			return r.(*kmsg.AlterPartitionAssignmentsResponse).ErrorCode
+		}},
+		{0, kmsg.NewPtrListPartitionReassignmentsRequest(), acl.Describe, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 {
+			return r.(*kmsg.ListPartitionReassignmentsResponse).ErrorCode
+		}},
 		{1, kmsg.NewPtrUpdateFeaturesRequest(), acl.Alter, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 { return r.(*kmsg.UpdateFeaturesResponse).ErrorCode }},
 		{0, kmsg.NewPtrDescribeUserSCRAMCredentialsRequest(), acl.Describe, acl.Cluster, clusterRefused, func(r kmsg.Response) int16 {
 			return r.(*kmsg.DescribeUserSCRAMCredentialsResponse).ErrorCode
@@ -210,15 +216,13 @@ func TestEachRequestNeedsItsPermission(t *testing.T) {
 // A request that is served without an entry above or here would be open to everybody.
 func TestNoServedRequestIsLeftOutOfAuthorization(t *testing.T) {
 	elsewhere := map[int16]string{
-		kmsg.OffsetCommit.Int16():               "TestEachRequestNeedsItsPermission",
-		kmsg.DescribeCluster.Int16():            "open to all; operations by permission",
-		kmsg.CreateDelegationToken.Int16():      "by who is known; CREATE_TOKENS for others: TestTokens... of node",
-		kmsg.RenewDelegationToken.Int16():       "by owner and renewers",
-		kmsg.ExpireDelegationToken.Int16():      "by owner and renewers",
-		kmsg.DescribeDelegationToken.Int16():    "shows what may be described",
-		kmsg.ListGroups.Int16():                 "shows what may be described",
-		kmsg.AlterPartitionAssignments.Int16():  "ALTER on the cluster; needs a controller that reassigns",
-		kmsg.ListPartitionReassignments.Int16(): "DESCRIBE on the cluster; needs a controller that reassigns",
+		kmsg.OffsetCommit.Int16():            "TestEachRequestNeedsItsPermission",
+		kmsg.DescribeCluster.Int16():         "open to all; operations by permission",
+		kmsg.CreateDelegationToken.Int16():   "by who is known; CREATE_TOKENS for others: TestTokens... of node",
+		kmsg.RenewDelegationToken.Int16():    "by owner and renewers",
+		kmsg.ExpireDelegationToken.Int16():   "by owner and renewers",
+		kmsg.DescribeDelegationToken.Int16(): "shows what may be described",
+		kmsg.ListGroups.Int16():              "shows what may be described",
 	}
 	inBubble(t, withAuthorizer, func(b *testBroker) {
 		guarded := map[int16]bool{}

@@ -266,8 +266,9 @@ func same(t *testing.T, want, got any) {
 // testController stands for the controller: topics in the store get the first live replica as leader and are announced
 // to the cache; marked topics leave the cache and then the store. It also is the link to itself.
 type testController struct {
-	blocked         atomic.Bool // deletions wait for a broker that is gone
-	featuresVersion int32       // of /feature, as the answer to UpdateFeatures tells
+	reassigned      atomic.Int64 // requests to reassign
+	blocked         atomic.Bool  // deletions wait for a broker that is gone
+	featuresVersion int32        // of /feature, as the answer to UpdateFeatures tells
 	store           *memstore.Client
 	cache           *metadata.Cache
 	active          atomic.Bool
