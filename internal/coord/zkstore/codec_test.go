@@ -45,6 +45,14 @@ func TestDigestAnswersAsTheRFCSays(t *testing.T) {
 	}
 }
 
+func TestNamesAreHashedInISO88591WhereItHasAllCharacters(t *testing.T) {
+	for text, want := range map[string]string{"secret": "secret", "pässword": "p\xe4ssword", "ÿ": "\xff", "Ā": "Ā", "pässword→": "pässword→"} {
+		if got := string(hashed(text)); got != want {
+			t.Errorf("%q is hashed as %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestChallengesAreRead(t *testing.T) {
 	c, err := parseChallenge(`realm="zk-sasl-md5",nonce="a\"b,c=", charset=utf-8,algorithm=md5-sess`)
 	if err != nil || c["nonce"] != `a"b,c=` || c["realm"] != "zk-sasl-md5" || c["algorithm"] != "md5-sess" {

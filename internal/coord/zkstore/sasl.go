@@ -1,6 +1,7 @@
 package zkstore
 
 import (
+	"bytes"
 	"crypto/md5"
 	"crypto/rand"
 	"crypto/subtle"
@@ -62,9 +63,22 @@ func (g *digest) verify(final []byte) error {
 }
 
 func (g *digest) hash(a2 string) string {
-	secret := md5.Sum([]byte(g.user.Username + ":" + g.realm + ":" + g.user.Password))
+	secret := md5.Sum(bytes.Join([][]byte{hashed(g.user.Username), hashed(g.realm), hashed(g.user.Password)}, []byte(":")))
 	a1 := string(secret[:]) + ":" + g.nonce + ":" + g.cnonce
 	return hexMD5(hexMD5(a1) + ":" + g.nonce + ":00000001:" + g.cnonce + ":auth:" + hexMD5(a2))
+}
+
+// hashed gives the bytes of a name or password that are hashed: those of ISO 8859-1 where it has all characters, else
+// those of UTF-8 (RFC 2831, section 2.1.2.1).
+func hashed(s string) []byte {
+	out := make([]byte, 0, len(s))
+	for _, r := range s {
+		if r > 0xff {
+			return []byte(s)
+		}
+		out = append(out, byte(r))
+	}
+	return out
 }
 
 func hexMD5(s string) string {
