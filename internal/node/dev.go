@@ -22,7 +22,7 @@ type DevOptions struct {
 	Brokers  int               // 1 or more
 	Dir      string            // holds everything; it may hold a dev cluster of the same number of brokers
 	Port     int               // of the first broker, the others follow; 0 for free ones
-	Web      string            // address of the first broker's web; "" for none
+	Web      string            // address of the first broker's web, the others take free ports; "" for none
 	Settings map[string]string // over those of a dev cluster, for every broker
 	Log      *slog.Logger
 	LogLevel slog.Level // of each broker's loggers at first; it can be changed, down to what Log lets pass
@@ -141,9 +141,9 @@ func (o DevOptions) configs() ([]*config.Broker, error) {
 		s["listeners"] = "PLAINTEXT://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		s["log.dirs"] = filepath.Join(o.Dir, "broker-"+s["broker.id"])
 		s["etcd.data.dir"] = filepath.Join(o.Dir, "etcd")
-		s["web.listen"] = ""
-		if i == 0 {
-			s["web.listen"] = o.Web
+		s["web.listen"] = o.Web
+		if i > 0 && o.Web != "" {
+			s["web.listen"] = "127.0.0.1:0" // the first one asks the controller, whichever that is
 		}
 		c, warnings, err := config.FromProperties(s)
 		if err != nil {

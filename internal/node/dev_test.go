@@ -3,7 +3,10 @@ package node
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -36,6 +39,31 @@ func runDevClusterWith(t *testing.T, dir string, brokers int, settings map[strin
 		cancel()
 		t.Fatalf("the cluster did not start: %v", err)
 		panic("not reached")
+	}
+}
+
+// The first broker's web address shows deletions, whichever broker is the controller.
+func TestADevClusterShowsDeletionsWhicheverBrokerControls(t *testing.T) {
+	for _, web := range []string{"", "127.0.0.1:0"} {
+		configs, err := DevOptions{Brokers: 3, Dir: t.TempDir(), Web: web, Log: quietLog()}.configs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range configs {
+			if c.WebListen != web {
+				t.Errorf("--web %q: broker %d serves %q", web, c.ID, c.WebListen)
+			}
+		}
+	}
+	c, stop := runDevCluster(t, t.TempDir(), 3)
+	defer stop()
+	resp, err := http.Get(c.Web + "/api/v1/deletions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || strings.TrimSpace(string(body)) != "[]" {
+		t.Errorf("deletions: %v, %s, %s", err, resp.Status, body)
 	}
 }
 
