@@ -85,12 +85,13 @@ func deleteWithAFrozenBroker(c *plane) {
 		c.t.Errorf("DeleteTopics: error %d after %v", code, took)
 	}
 	c.awaitForgotten("cold", live...)
-	// Until its session ends the broker is waited for, and the table says so, replica by replica.
+	// While its session lasts the broker is waited for, and the table says so, replica by replica.
 	c.awaitDeletionList(live[1], "cold", fmt.Sprintf("broker %d: waiting for the broker's answer", victim+1))
 	why := c.brokers[live[0]].deletionTool("why", "cold").ok(c.t)
 	if !strings.Contains(why, "ReplicaDeletionSuccessful") || strings.Count(why, "ReplicaDeletionStarted") != 4 {
 		c.t.Errorf("klamm deletion why:\n%s", why)
 	}
+	c.endSession(victim)
 	for _, i := range live {
 		c.awaitDeletionList(i, fmt.Sprintf("Broker %d has 4 replicas of cold", victim+1))
 	}
@@ -260,6 +261,7 @@ func addPartitionsMeanwhile(c *plane) {
 	if code := c.ask(req).(*kmsg.CreatePartitionsResponse).Topics[0].ErrorCode; code != 17 && code != 3 {
 		c.t.Errorf("CreatePartitions of a topic that is being deleted: error %d", code)
 	}
+	c.endSession(victim)
 	c.awaitDeletionList(c.others(victim)[0], "No topic is being deleted.")
 	c.thaw(victim)
 	c.awaitIdle(0, 1, 2)

@@ -3,6 +3,7 @@
 package interop
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -10,12 +11,17 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
+	"klamm/internal/cluster"
+	"klamm/internal/coord"
 	"klamm/interop/etcdserver"
 )
 
@@ -23,19 +29,22 @@ import (
 // Each broker has two log dirs, a and b.
 type plane struct {
 	processes
+	etcd string // its address
 	// stopEtcd ends the etcd; it is ended with the test at the latest.
 	stopEtcd func()
+	// release lets the session of a frozen broker end; nil where none is held.
+	release [3]func()
 }
 
 func startPlane(t *testing.T, properties ...string) *plane {
 	t.Helper()
 	c := &plane{processes: processes{t: t, session: 2 * time.Second}}
 	etcd := etcdserver.Start(t, etcdserver.Options{Address: reserveAddress})
-	c.stopEtcd = func() { etcd.Stop() }
+	c.etcd, c.stopEtcd = etcd.Endpoints, func() { etcd.Stop() }
 	for i := range 3 {
 		b := newBroker(t)
 		b.conf = append(b.conf,
-			fmt.Sprint("broker.id=", i+1), "etcd.endpoints="+etcd.Endpoints, "listeners=PLAINTEXT://"+reserveAddress(t),
+			fmt.Sprint("broker.id=", i+1), "etcd.endpoints="+c.etcd, "listeners=PLAINTEXT://"+reserveAddress(t),
 			fmt.Sprintf("log.dirs=%s,%s", filepath.Join(b.dir, "a"), filepath.Join(b.dir, "b")),
 			fmt.Sprint("broker.session.timeout.ms=", c.session.Milliseconds()), "default.replication.factor=3",
 			"auto.create.topics.enable=false", "auto.leader.rebalance.enable=false", "log.segment.delete.delay.ms=300",
@@ -47,12 +56,76 @@ func startPlane(t *testing.T, properties ...string) *plane {
 	return c
 }
 
+// freeze stops a broker's process and keeps its session alive in its place: it does not end because the machine is slow, but when
+// the test says so, by endSession, thaw or kill.
 func (c *plane) freeze(i int) {
+	c.t.Helper()
+	c.release[i] = c.holdSession(i)
 	c.brokers[i].signal(syscall.SIGSTOP)
-	c.t.Cleanup(func() { c.brokers[i].signal(syscall.SIGCONT) })
+	c.t.Cleanup(func() { c.thaw(i) })
 }
 
-func (c *plane) thaw(i int) { c.brokers[i].signal(syscall.SIGCONT) }
+// endSession lets the session of a frozen broker end, and with it what is held.
+func (c *plane) endSession(i int) {
+	if release := c.release[i]; release != nil {
+		c.release[i] = nil
+		release()
+	}
+}
+
+// thaw lets a frozen broker go on.
+func (c *plane) thaw(i int) {
+	c.endSession(i)
+	c.brokers[i].signal(syscall.SIGCONT)
+}
+
+func (c *plane) kill(i int) {
+	c.brokers[i].kill()
+	c.endSession(i)
+}
+
+// holdSession renews a broker's session until it is released.
+func (c *plane) holdSession(i int) (release func()) {
+	c.t.Helper()
+	t := c.t
+	cl, err := clientv3.New(clientv3.Config{Endpoints: []string{c.etcd}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The key of /brokers/ids/N, see etcdstore.
+	got, err := cl.Get(t.Context(), "3:"+coord.BrokerPath(cluster.BrokerID(id(i))))
+	if err != nil || len(got.Kvs) != 1 {
+		t.Fatalf("registration of broker %d: %+v, %v", i+1, got, err)
+	}
+	session := clientv3.LeaseID(got.Kvs[0].Lease)
+	ctx, cancel := context.WithCancel(context.Background())
+	renew := func() bool {
+		_, err := cl.KeepAliveOnce(ctx, session)
+		if err != nil && ctx.Err() == nil {
+			t.Errorf("hold the session of broker %d: %v", i+1, err)
+		}
+		return err == nil
+	}
+	var holding sync.WaitGroup
+	if renew() {
+		holding.Go(func() {
+			tick := time.NewTicker(c.session / 20)
+			defer tick.Stop()
+			for renew() {
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		cancel()
+		holding.Wait()
+		_ = cl.Close()
+	}
+}
 
 // controller is the index of the controller, by the word of a broker that says of itself that it is. Those named are not asked.
 func (c *plane) controller(without ...int) (index int) {

@@ -104,7 +104,7 @@ func cancelAMoveToADeadBroker(c *plane) {
 		c.mustReassign("move", id(controller), id(target))
 	}
 	c.wantMoves("move")
-	c.brokers[target].kill()
+	c.kill(target)
 	c.mustReassign("move")
 	c.wantMoves()
 	if code := c.reassign("move"); code != 85 {
