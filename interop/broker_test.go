@@ -81,7 +81,7 @@ func newBroker(t *testing.T, properties ...string) *broker {
 		b.stderr.copy = log
 	}
 	b.conf = append([]string{
-		"listeners=PLAINTEXT://127.0.0.1:0",
+		"listeners=PLAINTEXT://" + reserveAddress(t), // a port that the kernel gives away could be another's before a restart
 		"log.dirs=" + filepath.Join(b.dir, "data"),
 		"etcd.data.dir=" + filepath.Join(b.dir, "etcd"),
 		"web.listen=127.0.0.1:0",

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -346,15 +347,7 @@ func TestR18MetadataListsAndErrors(t *testing.T) {
 
 // R19: each listener answers with its own advertised address; wildcard addresses are not advertised; [::1] works everywhere.
 func TestR19ListenersAdvertiseTheirOwnAddresses(t *testing.T) {
-	free := func(network, host string) string {
-		l, err := net.Listen(network, net.JoinHostPort(host, "0"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
-	one, two := free("tcp4", "127.0.0.1"), free("tcp6", "::1")
+	one, two := reserveAddress(t), net.JoinHostPort("::1", strconv.Itoa(reservePort(t)))
 	b := startBroker(t, "listeners=PLAINTEXT://"+one+",SIX://"+two,
 		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SIX:PLAINTEXT", "advertised.listeners=PLAINTEXT://"+one+",SIX://"+two)
 	for _, addr := range []string{one, two} {
