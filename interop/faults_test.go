@@ -24,20 +24,72 @@ type fault struct {
 	sudden bool
 	// silent says that its connections stay open besides, which clients take time to give up.
 	silent bool
+	// frozen is for how long it does nothing, once do has returned; 0 when that is not what this fault is about.
+	frozen *time.Duration
 }
 
-var faults = []fault{
-	{"kill -9", func(l *traffic, v int) { l.c.brokers[v].kill() }, func(l *traffic, v int) { l.c.start(v) }, true, false},
-	{"kill -9 and start at once", func(l *traffic, v int) { l.c.brokers[v].kill(); l.c.start(v) }, func(*traffic, int) {}, true, false},
-	{"SIGSTOP past the session", func(l *traffic, v int) {
-		l.c.brokers[v].signal(syscall.SIGSTOP)
-		l.awaitNoticed(v, time.Now())
-	}, func(l *traffic, v int) { l.c.thaw(v) }, true, true},
-	{"SIGTERM", func(l *traffic, v int) {
-		if code := l.c.brokers[v].stop(); code != 0 {
-			l.c.t.Errorf("exit code %d after SIGTERM", code)
+// kinds are the faults to choose from. What a fault leaves to chance comes from r.
+var kinds = []func(r *rand.Rand) fault{
+	func(*rand.Rand) fault {
+		return fault{name: "kill -9", do: func(l *traffic, v int) { l.c.brokers[v].kill() }, undo: startAgain, sudden: true}
+	},
+	func(*rand.Rand) fault {
+		return fault{name: "kill -9 and start at once", do: func(l *traffic, v int) { l.c.brokers[v].kill(); l.c.start(v) }, undo: nothing, sudden: true}
+	},
+	func(*rand.Rand) fault {
+		return fault{name: "SIGSTOP past the session", do: func(l *traffic, v int) {
+			l.c.brokers[v].signal(syscall.SIGSTOP)
+			l.awaitNoticed(v, time.Now())
+		}, undo: func(l *traffic, v int) { l.c.thaw(v) }, sudden: true, silent: true}
+	},
+	func(*rand.Rand) fault {
+		return fault{name: "SIGTERM", do: func(l *traffic, v int) {
+			if code := l.c.brokers[v].stop(); code != 0 {
+				l.c.t.Errorf("exit code %d after SIGTERM", code)
+			}
+		}, undo: startAgain}
+	},
+	func(r *rand.Rand) fault {
+		return freeze("SIGSTOP for a moment", between(r, 20*time.Millisecond, momentMax))
+	},
+	func(r *rand.Rand) fault {
+		return freeze("SIGSTOP up to the session", between(r, trioLease/2, trioSession))
+	},
+}
+
+func startAgain(l *traffic, v int) { l.c.start(v) }
+
+func nothing(*traffic, int) {}
+
+func between(r *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(r.Int64N(int64(most-least)))
+}
+
+// momentMax is a time that a broker can stand still with nobody else concerned: it leaves half of its session with etcd for the last
+// renewal before and for the election of another etcd leader, should its member have been that. And it is less than the clients
+// of these tests wait for an answer.
+const momentMax = trioLease * 9 / 20
+
+// freeze stops a process and lets it go on again, and waits until it is clear whether it has kept its session.
+func freeze(name string, length time.Duration) fault {
+	f := fault{name: fmt.Sprint(name, ", ", length.Milliseconds(), " ms"), undo: nothing, silent: true, frozen: new(time.Duration)}
+	f.do = func(l *traffic, v int) {
+		began, b := time.Now(), l.c.brokers[v]
+		b.signal(syscall.SIGSTOP)
+		<-time.After(length)
+		woke := time.Now()
+		b.signal(syscall.SIGCONT)
+		*f.frozen = time.Since(began)
+		if *f.frozen <= trioLease/2 {
+			return
 		}
-	}, func(l *traffic, v int) { l.c.start(v) }, false, false},
+		eventually(l.c.t, 30*time.Second, "the broker has kept its session or has another", func() (bool, string) {
+			kept := b.stderr.said(woke, `msg="session renewed late: this process or the coordination store stood still"`)
+			another := b.stderr.said(woke, `msg="broker registered again under a new session"`)
+			return !kept.IsZero() || !another.IsZero(), b.stderr.tail(3)
+		})
+	}
+	return f
 }
 
 // awaitNoticed waits until the others know that a broker is gone.
@@ -48,18 +100,12 @@ func (l *traffic) awaitNoticed(victim int, since time.Time) {
 	})
 }
 
-// thaw lets a frozen broker go on and waits until it has found out what it missed. The others are not to suffer from what it
-// believes meanwhile.
+// thaw lets a frozen broker go on and waits until it has found out what it missed.
 func (c *trio) thaw(i int) {
 	c.t.Helper()
 	began := time.Now()
 	c.brokers[i].signal(syscall.SIGCONT)
 	c.awaitReturn(i, began)
-	for j, b := range c.brokers {
-		if j != i && !b.stderr.said(began, `msg="session expired"`).IsZero() {
-			c.t.Errorf("broker %d lost its session when broker %d woke up", j+1, i+1)
-		}
-	}
 }
 
 // awaitReturn waits until a broker whose session had ended has another.
@@ -130,20 +176,13 @@ func (l *traffic) strike(f fault, victim int) {
 	}
 	l.awaitProgress(l.c.session + 20*time.Second)
 	held, which := l.paused()
-	limit := goodByePause
-	noticed := time.Duration(0)
-	if f.sudden {
-		if at := l.c.noticed(victim, began); !at.IsZero() {
-			noticed = at.Sub(began)
-		}
-		limit = max(l.c.session, noticed) + goOnAfter
-	}
 	waited := time.Duration(l.starved.Load() - starved)
+	limit, noticed := l.allowed(f, victim, began)
 	limit += waited
 	if served > limit {
 		l.c.t.Errorf("%s at %s: a new client was served after %v, the limit is %v", what, began.UTC().Format("15:04:05.000"), served, limit)
 	}
-	if f.silent {
+	if f.silent && (f.frozen == nil || *f.frozen+waited > clientProduce+clientOverhead) {
 		limit += clientStuck
 	}
 	if held > limit {
@@ -158,8 +197,50 @@ func (l *traffic) strike(f fault, victim int) {
 	if back > goodByePause+time.Duration(l.starved.Load()-starved) {
 		l.c.t.Errorf("return of broker %d after %s: %s was held up for %v", victim+1, what, late, back)
 	}
+	l.c.wantSessions(l.c.others(victim), began, what)
+	if f.frozen != nil && *f.frozen+waited <= trioLease/2 {
+		l.c.wantNoFailover(began, what)
+	}
 	l.c.t.Logf("%s %-40s noticed after %5dms, new clients served after %5dms, held up %5dms (%s), by its return %4dms; %6dms in all, %dms without a processor", began.UTC().Format("15:04:05.000"),
 		what, noticed.Milliseconds(), served.Milliseconds(), held.Milliseconds(), which, back.Milliseconds(), time.Since(began).Milliseconds(), waited.Milliseconds())
+}
+
+// allowed is for how long new clients may not be served because of a fault, and producers not go on, and after which time the
+// others have noticed that the broker was gone; 0 if that was not to be noticed, or has not been.
+func (l *traffic) allowed(f fault, victim int, began time.Time) (limit, noticed time.Duration) {
+	if !f.sudden && f.frozen == nil {
+		return goodByePause, 0
+	}
+	if at := l.c.noticed(victim, began); !at.IsZero() {
+		noticed = at.Sub(began)
+	}
+	if f.frozen != nil && noticed == 0 { // it still leads what it led
+		return *f.frozen + goOnAfter, 0
+	}
+	return max(l.c.session, noticed) + goOnAfter, noticed
+}
+
+// wantSessions says which brokers were to keep their sessions: a fault is no other broker's concern.
+func (c *trio) wantSessions(brokers []int, since time.Time, what string) {
+	c.t.Helper()
+	for _, i := range brokers {
+		if !c.brokers[i].stderr.said(since, `msg="session expired, the controller gives up office if it holds it"`).IsZero() {
+			c.t.Errorf("%s: broker %d lost its session", what, i+1)
+		}
+	}
+}
+
+// wantNoFailover says that nobody was to take a broker for gone, nor to become the controller.
+func (c *trio) wantNoFailover(since time.Time, what string) {
+	c.t.Helper()
+	c.wantSessions(c.others(), since, what)
+	for i, b := range c.brokers {
+		for _, message := range []string{"broker is gone", "broker bounced", "elected as controller"} {
+			if !b.stderr.said(since, fmt.Sprintf("msg=%q", message)).IsZero() {
+				c.t.Errorf("%s: broker %d said %q", what, i+1, message)
+			}
+		}
+	}
 }
 
 // setting is a number given to the tests from outside.
@@ -181,7 +262,7 @@ func TestThreeBrokersBearRandomFaults(t *testing.T) {
 	c.createTopic(probeTopic)
 	l := c.startLoad("n")
 	for range setting("KLAMM_INTEROP_ROUNDS", 24) {
-		f := faults[r.IntN(len(faults))]
+		f := kinds[r.IntN(len(kinds))](r)
 		var victim int
 		switch r.IntN(3) {
 		case 0:

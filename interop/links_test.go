@@ -13,16 +13,16 @@ import (
 
 // linkFault loses what goes between brokers. Clients still reach all of them.
 func linkFault(n *network, name string, batch []byte, lose func(victim int)) fault {
-	return fault{name, func(l *traffic, v int) {
+	return fault{name: name, do: func(l *traffic, v int) {
 		began := time.Now()
 		lose(v)
 		l.awaitNoticed(v, began)
 		l.c.refuses(v, batch)
-	}, func(l *traffic, v int) {
+	}, undo: func(l *traffic, v int) {
 		began := time.Now()
 		n.heal(v)
 		l.c.awaitReturn(v, began)
-	}, true, true}
+	}, sudden: true, silent: true}
 }
 
 // refuses writes to a broker that was cut off from the others as to the leader of every partition: it may not acknowledge.
@@ -63,15 +63,15 @@ func TestThreeBrokersBearCutLinks(t *testing.T) {
 			n.lose(v, j)
 		}
 	})
-	unplugged := fault{"cable pulled", func(l *traffic, v int) {
+	unplugged := fault{name: "cable pulled", do: func(l *traffic, v int) {
 		began := time.Now()
 		n.plug(v, false)
 		l.awaitNoticed(v, began)
-	}, func(l *traffic, v int) {
+	}, undo: func(l *traffic, v int) {
 		began := time.Now()
 		n.plug(v, true)
 		c.awaitReturn(v, began)
-	}, true, true}
+	}, sudden: true, silent: true}
 	l.strike(cutOff, c.controller())
 	l.strike(cutOff, c.leader(probeTopic, 0))
 	l.strike(mute, c.leader("n", 1))

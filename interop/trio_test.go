@@ -25,7 +25,10 @@ const trioPartitions = 4
 
 // trioSession is the shortest session timeout that the promise of docs/three-brokers.md holds for: a broker takes a
 // second off for what etcd may be late.
-const trioSession = 3 * time.Second
+const (
+	trioSession = 3 * time.Second
+	trioLease   = trioSession - time.Second // what it asks etcd for
+)
 
 // startTrio starts three brokers.
 func startTrio(t *testing.T, properties ...string) *trio {
