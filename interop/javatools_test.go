@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 // kafkaTools runs the command line tools of one Kafka release.
@@ -81,10 +83,15 @@ func TestKafkaConsoleToolsProduceAndConsumeWithEveryCodec(t *testing.T) {
 			k.produce(in.String(), "--topic", "console", "--compression-codec", codec,
 				"--property", "parse.key=true", "--property", "key.separator=:").ok(t)
 		}
+		ends, err := kadm.NewClient(client(t, k.b)).ListEndOffsets(t.Context(), "console")
+		if err != nil || ends.Error() != nil {
+			t.Fatal(err, ends.Error())
+		}
 		got := 0
-		for partition := range 2 {
+		for partition := range int32(2) {
+			end, _ := ends.Lookup("console", partition)
 			out := k.consume("--topic", "console", "--partition", fmt.Sprint(partition), "--property", "print.key=true",
-				"--timeout-ms", "4000").stdout
+				"--max-messages", fmt.Sprint(end.Offset), "--timeout-ms", "60000").stdout
 			for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
 				if !want[line] {
 					t.Errorf("partition %d gave the unexpected line %q", partition, line)
