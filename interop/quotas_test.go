@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,25 +40,35 @@ func TestKafkaConfigsToolSetsQuotasThatHold(t *testing.T) {
 	describe("--entity-type clients", "Quota configs for client-id 'slow' are producer_byte_rate=100000.0, request_percentage=150.0")
 	describe("--entity-type users --entity-type clients", "Quota configs for user-principal 'CN=me,O=x', the default client-id are controller_mutation_rate=2.5")
 	k.b.topics("--create", "--topic", "q").ok(t)
-	if took := produceBytes(t, k.b.addr, "slow", 1_300_000); took < 2*time.Second || took > 8*time.Second {
-		t.Errorf("1.3 MB at 100 kB/s after a second's burst of ten took %v", took)
+	if took, throttled := produceBytes(t, k.b.addr, "slow", 1_300_000); took < 2*time.Second || took > 8*time.Second || throttled == 0 {
+		t.Errorf("1.3 MB at 100 kB/s after a second's burst of ten took %v, the client was asked to wait %v", took, throttled)
 	}
-	if took := produceBytes(t, k.b.addr, "fast", 1_300_000); took > time.Second {
-		t.Errorf("a client without a quota took %v", took)
+	if took, throttled := produceBytes(t, k.b.addr, "fast", 1_300_000); throttled > 0 {
+		t.Errorf("a client without a quota was throttled for %v of %v", throttled, took)
 	}
 	if _, page := k.b.get("/metrics"); !strings.Contains(page, `kafka_server_quota_throttle_time{clientId="slow",resource="Produce"}`) {
 		t.Error("/metrics lacks the client's throttle")
 	}
 	alter("--entity-type clients --entity-name slow", "--delete-config", "producer_byte_rate,request_percentage")
-	if took := produceBytes(t, k.b.addr, "slow", 1_300_000); took > time.Second {
-		t.Errorf("1.3 MB without the quota took %v", took)
+	if took, throttled := produceBytes(t, k.b.addr, "slow", 1_300_000); throttled > 0 {
+		t.Errorf("1.3 MB without the quota were throttled for %v of %v", throttled, took)
 	}
 }
 
-// produceBytes produces that many bytes in batches of 50 kB, one after the other, and returns how long it takes.
-func produceBytes(t *testing.T, addr, clientID string, bytes int) time.Duration {
+// throttleTimes adds up what a broker asked a client to wait. Safe for concurrent use.
+type throttleTimes struct{ sum atomic.Int64 }
+
+// OnBrokerThrottle implements kgo.HookBrokerThrottle.
+func (s *throttleTimes) OnBrokerThrottle(_ kgo.BrokerMetadata, wait time.Duration, _ bool) {
+	s.sum.Add(int64(wait))
+}
+
+// produceBytes produces that many bytes in batches of 50 kB, one after the other. It gives how long that takes, and for how long
+// the broker asked the client to wait, in all.
+func produceBytes(t *testing.T, addr, clientID string, bytes int) (took, throttled time.Duration) {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ClientID(clientID), kgo.DisableIdempotentWrite(), kgo.MaxProduceRequestsInflightPerBroker(1),
+	var times throttleTimes
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ClientID(clientID), kgo.WithHooks(&times), kgo.DisableIdempotentWrite(), kgo.MaxProduceRequestsInflightPerBroker(1),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerBatchMaxBytes(60_000))
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +81,7 @@ func produceBytes(t *testing.T, addr, clientID string, bytes int) time.Duration 
 			t.Fatal(err)
 		}
 	}
-	return time.Since(began)
+	return time.Since(began), time.Duration(times.sum.Load())
 }
 
 // startDev runs `klamm dev` and returns its bootstrap addresses. It ends with the test.
