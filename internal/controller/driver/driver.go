@@ -19,7 +19,7 @@
 // would stop all elections. So the driver gives up office: the queues go, and the next controller, maybe this one, sends
 // every broker the whole state once. BrokerQueueOverflows counts it.
 //
-// Locks: eventQueue.mu, sender.mu, timings.mu, watches.mu, replies.mu, refusals.mu, status.mu. None is held while another is taken,
+// Locks: eventQueue.mu, sender.mu, timings.mu, watches.mu, replies.mu, refusals.mu, status.mu, stateChangeLog.mu. None is held while another is taken,
 // nor across IO, channel operations or callbacks.
 package driver
 
@@ -129,7 +129,7 @@ type Driver struct {
 	reregister  func(ctx context.Context, previousSession int64) (coord.Session, error)
 	dial        func(ctx context.Context, addr string) (Conn, error)
 	log         *slog.Logger
-	stateChange *slog.Logger
+	stateChange *stateChangeLog
 
 	queue    *eventQueue
 	replies  *replies
@@ -158,7 +158,7 @@ func New(o Options) (*Driver, error) {
 	}
 	d := &Driver{
 		cfg: cfg, versions: versions, store: o.Store, reregister: o.Reregister, dial: o.Dial,
-		log: o.Log, stateChange: o.StateChange,
+		log: o.Log, stateChange: newStateChangeLog(o.StateChange),
 		queue: newEventQueue(cfg.EventQueueMax), replies: newReplies(), status: newStatus(),
 	}
 	d.watches = newWatches(o.Store)
@@ -198,7 +198,10 @@ func (d *Driver) newCore() *controller.Core {
 func (d *Driver) Run(ctx context.Context) error {
 	own, endOwn := context.WithCancel(context.WithoutCancel(ctx)) // the owner outlives ctx by the clean-up
 	defer endOwn()
-	var wg sync.WaitGroup
+	logging, endLogging := context.WithCancel(own)
+	defer endLogging()
+	var wg, log sync.WaitGroup
+	log.Go(func() { d.stateChange.run(logging) })
 	wg.Go(func() { d.watches.run(ctx, d.queue) })
 	wg.Go(func() { d.watchSession(ctx) })
 	wg.Go(func() { d.awaitShutdown(ctx) })
@@ -207,6 +210,8 @@ func (d *Driver) Run(ctx context.Context) error {
 	d.watches.close()
 	wg.Wait()
 	d.running.Wait()
+	endLogging() // nobody adds to it any more
+	log.Wait()
 	return nil
 }
 

@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"time"
 
@@ -41,7 +40,7 @@ func (d *Driver) carryOut(effects []controller.Effect) *controller.Store {
 		case controller.Note:
 			d.note(e)
 		case controller.Transitions:
-			d.logTransitions(e.Records)
+			d.stateChange.add(d.view.Load().epoch, e.Records)
 		case controller.StartTimer:
 			d.own.timers[e.Timer] = time.Now().Add(time.Duration(e.AfterMs) * time.Millisecond)
 		case controller.CancelTimer:
@@ -137,31 +136,4 @@ func (d *Driver) stopSender(id cluster.BrokerID) {
 	d.senders.Store(&set)
 	s.cancel()
 	d.own.ending[id] = s.stopped
-}
-
-// logTransitions writes the state-change log: one debug record per transition, a failed one at warn.
-func (d *Driver) logTransitions(records []controller.Transition) {
-	debug := d.stateChange.Enabled(d.own.ctx, slog.LevelDebug)
-	for i := range records {
-		t := &records[i]
-		if t.Err == "" && !debug {
-			continue
-		}
-		attrs := make([]slog.Attr, 0, 8)
-		attrs = append(attrs, slog.String("topic", t.Topic), slog.Int("partition", int(t.Partition)))
-		if t.Replica != cluster.NoBroker {
-			attrs = append(attrs, slog.Int("replica", int(t.Replica)))
-		}
-		attrs = append(attrs, slog.String("from", t.From), slog.String("to", t.To), slog.Int("controller_epoch", int(d.view.Load().epoch)))
-		if t.State != nil {
-			attrs = append(attrs, slog.Int("leader", int(t.State.Leader)), slog.Int("leader_epoch", int(t.State.LeaderEpoch)),
-				slog.Any("isr", t.State.ISR), slog.Int("partition_epoch", int(t.State.PartitionEpoch)))
-		}
-		level := slog.LevelDebug
-		if t.Err != "" {
-			level = slog.LevelWarn
-			attrs = append(attrs, slog.String("err", t.Err))
-		}
-		d.stateChange.LogAttrs(d.own.ctx, level, "state change", attrs...)
-	}
 }
