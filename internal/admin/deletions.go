@@ -186,7 +186,7 @@ func (t *deletionTool) table(ctx context.Context, progress bool) (string, error)
 		}
 	}
 	for _, l := range left {
-		fmt.Fprintf(&out, "Broker %d has %d replicas of %s (id %s) to remove when it, or their log dir, is back; for %s now.\n", l.Broker, len(l.Partitions), l.Topic, l.TopicID, t.age(l.Since))
+		fmt.Fprintf(&out, "Broker %d has %s of %s (id %s) to remove when it, or their log dir, is back; for %s now.\n", l.Broker, replicas(len(l.Partitions)), l.Topic, l.TopicID, t.age(l.Since))
 	}
 	return out.String(), nil
 }
@@ -272,6 +272,13 @@ func (r *reasonInfo) String() string {
 	return s
 }
 
+func replicas(n int) string {
+	if n == 1 {
+		return "1 replica"
+	}
+	return fmt.Sprint(n, " replicas")
+}
+
 func (t *deletionTool) age(since time.Time) string {
 	return max(0, t.now().Sub(since)).Round(time.Second).String()
 }
@@ -288,7 +295,7 @@ func (t *deletionTool) why(ctx context.Context, topic string) error {
 	for _, r := range d.Reasons {
 		fmt.Fprintf(t.stdout, "Waits: %s. Lifted by: %s.", r.String(), r.LiftedBy)
 		if r.RetryAt != nil {
-			fmt.Fprintf(t.stdout, " Tried again in %s.", max(0, r.RetryAt.Sub(t.now())).Round(time.Second))
+			fmt.Fprintf(t.stdout, " Goes on by itself in %s.", max(0, r.RetryAt.Sub(t.now())).Round(time.Second))
 		}
 		fmt.Fprintln(t.stdout)
 	}

@@ -52,8 +52,8 @@ func (t *topicsTool) deletionLines(ctx context.Context) ([]string, error) {
 	}
 	for _, l := range left {
 		if include(l.Topic) {
-			lines = append(lines, fmt.Sprintf("%s - deleted, broker %d has %d replicas to remove when it, or their log dir, is back; for %s now (id %s)",
-				l.Topic, l.Broker, len(l.Partitions), tool.age(l.Since), l.TopicID))
+			lines = append(lines, fmt.Sprintf("%s - deleted, broker %d has %s to remove when it, or their log dir, is back; for %s now (id %s)",
+				l.Topic, l.Broker, replicas(len(l.Partitions)), tool.age(l.Since), l.TopicID))
 		}
 	}
 	slices.Sort(lines)
