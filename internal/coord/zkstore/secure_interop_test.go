@@ -39,13 +39,13 @@ const statSize = 68
 
 func TestLoginByDigestOwnsItsNodes(t *testing.T) {
 	jaas := filepath.Join(t.TempDir(), "jaas.conf")
-	text := "Server {\n org.apache.zookeeper.server.auth.DigestLoginModule required user_klamm=\"ge\\\"heim\";\n};\n"
+	text := "Server {\n org.apache.zookeeper.server.auth.DigestLoginModule required user_klamm=\"ge\\\"heimä\";\n};\n"
 	if err := os.WriteFile(jaas, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	addr := startServer(t, "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
 		"-Djava.security.auth.login.config="+jaas)
-	o := Options{Connect: addr + "/secure", SessionTimeout: 4 * time.Second, SetACL: true, Digest: &Credentials{"klamm", `ge"heim`}}
+	o := Options{Connect: addr + "/secure", SessionTimeout: 4 * time.Second, SetACL: true, Digest: &Credentials{"klamm", `ge"heimä`}}
 	s, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
