@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the interop tests use, through the ordinary package clients, into a cache that later runs find again:
 # kcat and iproute2 (Debian), a Python environment with confluent-kafka, kafka-python and aiokafka, Node modules with kafkajs and
-# @platformatic/kafka (which wants Node.js 20.19 or later), Kafka's jars (Maven).
+# @platformatic/kafka (which wants Node.js 20.19 or later), Kafka's and ZooKeeper's jars (Maven).
 # Prints the environment the tests read. Needs root for apt-get when one of them is missing, and for the network namespaces of the tests.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -74,6 +74,7 @@ jars34=$(jars 3.4.1)
 jars39=$(jars 3.9.1)
 jars41=$(jars 4.1.0)
 jars44=$(jars 4.4.0)
+zookeeper39=$(fetch zookeeper-3.9.5 "$(dep org.apache.zookeeper zookeeper 3.9.5)$(dep io.dropwizard.metrics metrics-core 4.1.12.1)$(dep org.xerial.snappy snappy-java 1.1.10.5)")
 clients010=$(clients 0.10.2.2)
 clients11=$(clients 1.1.1)
 clients24=$(clients 2.4.1)
@@ -86,6 +87,7 @@ export KAFKA_JARS_3_4_1=$jars34
 export KAFKA_JARS_3_9_1=$jars39
 export KAFKA_JARS_4_1_0=$jars41
 export KAFKA_JARS_4_4_0=$jars44
+export ZOOKEEPER_JARS_3_9_5=$zookeeper39
 export KAFKA_CLIENTS_0_10=$clients010
 export KAFKA_CLIENTS_1_1=$clients11
 export KAFKA_CLIENTS_2_4=$clients24

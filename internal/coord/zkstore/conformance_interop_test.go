@@ -15,10 +15,19 @@ import (
 	"klamm/internal/coord/coordtest"
 )
 
-// TestConformance runs the suite of all engines against a real server: with sessions on connections of their own, with
-// the session of the store's connection, and with one-shot watches.
+// TestConformance runs the suite of all engines against real servers: the newest of each minor release from 3.5 to 3.9, or what
+// Kafka brings of it (3.7 came with none).
 func TestConformance(t *testing.T) {
-	addr := startServer(t, "")
+	for release, jars := range map[string]string{
+		"3.5.9": "KAFKA_JARS_2_8_2", "3.6.4": "KAFKA_JARS_3_4_1", "3.8.4": "KAFKA_JARS_3_9_1", "3.9.5": "ZOOKEEPER_JARS_3_9_5",
+	} {
+		t.Run(release, func(t *testing.T) { conform(t, startServerOf(t, jarsOf(t, jars), "")) })
+	}
+}
+
+// conform runs the suite with sessions on connections of their own, with the session of the store's connection, and with
+// one-shot watches.
+func conform(t *testing.T, addr string) {
 	variants := map[string]struct {
 		timeout time.Duration
 		oneShot bool

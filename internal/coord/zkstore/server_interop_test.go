@@ -14,14 +14,26 @@ import (
 	"time"
 )
 
-// startServer runs a standalone ZooKeeper from Kafka's jars on loopback, until the test ends, and gives its address.
-// Its shortest session is one second.
+// jarsOf gives a folder that interop/setup.sh has filled.
+func jarsOf(t *testing.T, variable string) string {
+	t.Helper()
+	jars := os.Getenv(variable)
+	if jars == "" {
+		t.Fatalf("%s is not set: run the tests by `make interop`, or eval the output of interop/setup.sh", variable)
+	}
+	return jars
+}
+
+// startServer runs the standalone ZooKeeper that Kafka 3.9.1 brings, see startServerOf.
 func startServer(t *testing.T, config string, jvm ...string) string {
 	t.Helper()
-	jars := os.Getenv("KAFKA_JARS_3_9_1")
-	if jars == "" {
-		t.Fatal("KAFKA_JARS_3_9_1 is not set: run the tests by `make interop`, or eval the output of interop/setup.sh")
-	}
+	return startServerOf(t, jarsOf(t, "KAFKA_JARS_3_9_1"), config, jvm...)
+}
+
+// startServerOf runs a standalone ZooKeeper from a folder of jars on loopback, until the test ends, and gives its address.
+// Its shortest session is one second.
+func startServerOf(t *testing.T, jars, config string, jvm ...string) string {
+	t.Helper()
 	dir := t.TempDir()
 	addr := freeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
