@@ -92,7 +92,8 @@ func newTestBroker(t *testing.T, ctx context.Context, properties map[string]stri
 		t.Fatal(err)
 	}
 	replicas := newTestReplicas(t, ctx, b, log)
-	b.groups = coordinator.New(coordinator.Options{Log: log, Config: b.config, Cache: b.cache, Replicas: replicas})
+	b.groups = coordinator.New(coordinator.Options{Log: log, Config: b.config, Cache: b.cache, Replicas: replicas,
+		TopicsGone: func(context.Context, []string) ([]string, error) { return nil, nil }})
 	b.background = append(b.background, b.groups.Run)
 	b.h = New(Deps{
 		Log: log, BrokerID: 0, ClusterID: "test-cluster", BrokerEpoch: func() cluster.BrokerEpoch { return 7 },

@@ -268,6 +268,23 @@ func (c *Core) fetchOffsets(e FetchOffsets) FetchOffsetsResult {
 	return r
 }
 
+// Committed lists the partitions for which there are committed offsets, those of open transactions included, in no order; also while
+// records are being loaded.
+func (c *Core) Committed() []cluster.TopicPartition {
+	all := map[cluster.TopicPartition]struct{}{}
+	for _, g := range c.groups {
+		for tp := range g.offsets {
+			all[tp] = struct{}{}
+		}
+		for _, staged := range g.txn {
+			for tp := range staged {
+				all[tp] = struct{}{}
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
 // removePartitions forgets the offsets of partitions that are gone and writes their tombstones.
 func (c *Core) removePartitions(gone []cluster.TopicPartition) {
 	var records []Record

@@ -187,7 +187,8 @@ func (b *broker) buildBroker(context.Context) error {
 	if b.replicas, err = replica.New(b.replicaOptions(dial)); err != nil {
 		return fmt.Errorf("build replica manager: %w", err)
 	}
-	b.groups = coordinator.New(coordinator.Options{Log: b.log, Config: b.dynamic, Cache: b.cache, Replicas: b.replicas})
+	b.groups = coordinator.New(coordinator.Options{Log: b.log, Config: b.dynamic, Cache: b.cache, Replicas: b.replicas,
+		TopicsGone: b.topicsGone})
 	if b.driver, err = driver.New(b.driverOptions()); err != nil {
 		return fmt.Errorf("build controller: %w", err)
 	}

@@ -32,6 +32,8 @@ type Options struct {
 	Config   *config.Dynamic
 	Cache    *metadata.Cache
 	Replicas *replica.Manager
+	// TopicsGone gives those of the topics that do not exist, or are being deleted, by the coordination store. It may take its time; ctx ends it.
+	TopicsGone func(ctx context.Context, topics []string) ([]string, error)
 }
 
 // loadsAtOnce bounds how many partitions are read at a time: each needs a buffer of offsets.load.buffer.size.

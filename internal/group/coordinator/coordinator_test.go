@@ -1,8 +1,11 @@
 package coordinator
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -167,6 +170,51 @@ func TestOffsetsOfDeletedPartitionsGo(t *testing.T) {
 		b.wantCode("commit", b.commit("g", 3), cluster.None)
 		b.announce(topicState("t", 1, int32(cluster.LeaderDuringDelete)))
 		b.wantCommitted("g", -1)
+	})
+}
+
+// A topic is deleted while nobody serves the group: who serves it next asks whether the topics exist that he has not heard of.
+func TestOffsetsOfTopicsDeletedUnseenGoWithTheNextLoad(t *testing.T) {
+	inBubble(t, nil, func(b *testBroker) {
+		b.announce(topicState("known", 1, 1))
+		b.lead([]int32{1})
+		known := cluster.TopicPartition{Topic: "known"}
+		for _, c := range []group.Commit{commit("g", cluster.TopicPartition{Topic: "t"}, 7), commit("g", cluster.TopicPartition{Topic: "t", Partition: 1}, 8),
+			commit("g", cluster.TopicPartition{Topic: "lives"}, 9), commit("g", known, 10)} {
+			b.wantCode("commit", ask[group.CommitResult](b, c).Errs[0], cluster.None)
+		}
+		reload := func(answer []string, err error) {
+			t.Helper()
+			var asked []string
+			b.gone = func(topics []string) ([]string, error) { asked = topics; return answer, err }
+			b.follow()
+			b.lead([]int32{1})
+			if want := []string{"lives", "t"}; !slices.Equal(asked, want) {
+				t.Errorf("asked about %v", asked)
+			}
+		}
+		want := func(when string, want map[cluster.TopicPartition]int64) {
+			t.Helper()
+			got := map[cluster.TopicPartition]int64{}
+			for _, o := range ask[group.FetchOffsetsResult](b, group.FetchOffsets{Group: "g", All: true}).Offsets {
+				got[o.TopicPartition] = o.Offset
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", when, got, want)
+			}
+		}
+		all := map[cluster.TopicPartition]int64{{Topic: "t"}: 7, {Topic: "t", Partition: 1}: 8, {Topic: "lives"}: 9, known: 10}
+		reload(nil, errors.New("no answer"))
+		want("the store does not answer", all)
+		reload(nil, nil)
+		want("all exist", all)
+		reload([]string{"t"}, nil)
+		left := map[cluster.TopicPartition]int64{{Topic: "lives"}: 9, known: 10}
+		want("t is gone", left)
+		b.gone = nil
+		b.follow()
+		b.lead([]int32{1})
+		want("and stays so for the next", left)
 	})
 }
 

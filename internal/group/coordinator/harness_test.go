@@ -30,6 +30,7 @@ type testBroker struct {
 	logs     *commitlog.Manager
 	cache    *metadata.Cache
 	disk     *brokenDisk
+	gone     func(topics []string) ([]string, error) // the coordination store's answer; nil: all topics exist
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 	epoch    int32 // leader epoch of the last lead or follow
@@ -103,7 +104,13 @@ func newTestBroker(t *testing.T, properties map[string]string) *testBroker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Coordinator = New(Options{Log: log, Config: dynamic, Cache: b.cache, Replicas: b.replicas})
+	b.Coordinator = New(Options{Log: log, Config: dynamic, Cache: b.cache, Replicas: b.replicas,
+		TopicsGone: func(_ context.Context, topics []string) ([]string, error) {
+			if b.gone == nil {
+				return nil, nil
+			}
+			return b.gone(topics)
+		}})
 	for _, run := range []func(context.Context) error{b.replicas.Run, b.logs.Run, b.cache.Run, b.Run} {
 		b.running.Go(func() { _ = run(b.ctx) })
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"klamm/internal/cluster"
@@ -22,6 +24,8 @@ var errNotLeader = errors.New("not the leader of the partition")
 type loaded struct {
 	anew   bool // what came before is void
 	events []group.Event
+	// committed, unless nil, takes the partitions with offsets among what was loaded so far. It has room for them.
+	committed chan []cluster.TopicPartition
 }
 
 // takeLoaded feeds a piece of the log to the core.
@@ -31,6 +35,9 @@ func (s *shard) takeLoaded(l loaded) {
 	}
 	for _, ev := range l.events {
 		s.step(ev)
+	}
+	if l.committed != nil {
+		l.committed <- s.core.Committed()
 	}
 }
 
@@ -101,7 +108,12 @@ func (s *shard) loadOnce(ctx context.Context, out chan<- loaded) error {
 			return err
 		}
 	}
-	if err := send(loaded{events: []group.Event{group.Loaded{}}}); err != nil {
+	committed := make(chan []cluster.TopicPartition, 1)
+	if err := send(loaded{committed: committed}); err != nil {
+		return err
+	}
+	gone := s.deletedUnseen(ctx, <-committed)
+	if err := send(loaded{events: []group.Event{group.PartitionsDeleted{Partitions: gone}, group.Loaded{}}}); err != nil {
 		return err
 	}
 	s.c.counters.loaded(time.Since(start))
@@ -109,6 +121,44 @@ func (s *shard) loadOnce(ctx context.Context, out chan<- loaded) error {
 		s.log.Info("groups loaded", "leader_epoch", epoch, "records", records, "duration", time.Since(start).Round(time.Millisecond))
 	}
 	return nil
+}
+
+// topicsGoneTimeout bounds how long a load waits for the coordination store: groups are served without it, too.
+const topicsGoneTimeout = 2 * time.Second
+
+// deletedUnseen gives those of the partitions whose topics were deleted while nobody served these groups: the partition had no leader, or its
+// leader died at the same time. Their offsets would count for the next topic of the name (Kafka keeps them). The metadata alone cannot tell: a
+// broker may lead before it has heard of all topics.
+func (s *shard) deletedUnseen(ctx context.Context, committed []cluster.TopicPartition) (gone []cluster.TopicPartition) {
+	im := s.c.o.Cache.Image()
+	asked := map[string]bool{} // whether the topic is gone
+	for _, tp := range committed {
+		if _, known := im.Topic(tp.Topic); !known {
+			asked[tp.Topic] = false
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, topicsGoneTimeout)
+	defer cancel()
+	names, err := s.c.o.TopicsGone(ctx, slices.Sorted(maps.Keys(asked)))
+	if err != nil {
+		s.log.Warn("the coordination store does not tell which topics exist; the offsets of deleted ones stay until the groups are loaded again", "err", err)
+		return nil
+	}
+	for _, name := range names {
+		asked[name] = true
+	}
+	for _, tp := range committed {
+		if asked[tp.Topic] {
+			gone = append(gone, tp)
+		}
+	}
+	if len(gone) > 0 {
+		s.log.Info("offsets removed of topics that were deleted while nobody served the groups", "topics", names)
+	}
+	return gone
 }
 
 // readPiece reads whole batches from an offset on, and gives their records and the offset after them.
