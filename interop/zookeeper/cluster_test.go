@@ -64,9 +64,12 @@ const (
 // cluster is a ZooKeeper with the brokers on it.
 type cluster struct {
 	*testing.T
-	dir string
-	zk  string // addresses
-	zks []*zooKeeper
+	dir     string
+	zk      string // addresses
+	connect string // what brokers are told of them
+	zks     []*zooKeeper
+	// kafkaJVM are options of Kafka's brokers' JVMs.
+	kafkaJVM []string
 	// properties are of all brokers, beside what writeProperties gives them.
 	properties      string
 	session         time.Duration
@@ -88,6 +91,10 @@ type setup struct {
 	offsetsReplicas int           // of __consumer_offsets, 1 if 0; with more, committed offsets are looked after whenever a load goes on
 	zooKeepers      int           // servers of the ensemble, 1 if 0
 	zooKeeper       kind          // the release of Kafka whose jars bring it; that of 3.9.1 if empty
+	zooKeeperConfig string        // more lines of its zoo.cfg
+	zooKeeperJVM    []string      // options of its JVM
+	connect         string        // zookeeper.connect of brokers, where it is not the plain addresses of the ensemble
+	kafkaJVM        []string      // options of the JVMs of Kafka's brokers
 	brokers         []kind
 }
 
@@ -160,7 +167,7 @@ func newCluster(t *testing.T, kinds ...kind) *cluster {
 func newClusterOf(t *testing.T, s setup) *cluster {
 	t.Helper()
 	c := &cluster{T: t, dir: t.TempDir(), properties: s.properties, session: cmp.Or(s.session, sessionTimeout), lag: cmp.Or(s.lag, 10*time.Second),
-		offsetsReplicas: max(1, s.offsetsReplicas), began: time.Now()}
+		offsetsReplicas: max(1, s.offsetsReplicas), kafkaJVM: s.kafkaJVM, began: time.Now()}
 	c.write("log4j.properties", `log4j.rootLogger=INFO,out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
@@ -168,7 +175,8 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 log4j.logger.org.apache.zookeeper=WARN
 log4j.logger.org.apache.kafka=WARN
 `)
-	c.startEnsemble(max(1, s.zooKeepers), cmp.Or(s.zooKeeper, kafka))
+	c.startEnsemble(s)
+	c.connect = cmp.Or(s.connect, c.zk)
 	var err error
 	if c.store, err = zkstore.Open(t.Context(), zkstore.Options{Connect: c.zk, SessionTimeout: sessionTimeout, ConnectionTimeout: time.Minute}); err != nil {
 		t.Fatalf("zookeeper did not start: %v\n%s", err, tail(c.zks[0].proc.log))
@@ -257,7 +265,7 @@ replica.lag.time.max.ms=%d
 
 // onZooKeeper are the keys of brokers whose state is in the test's ZooKeeper, under a chroot.
 func (c *cluster) onZooKeeper(chroot string) []string {
-	return []string{"zookeeper.connect=" + c.zk + chroot, fmt.Sprint("zookeeper.session.timeout.ms=", c.session.Milliseconds())}
+	return []string{"zookeeper.connect=" + c.connect + chroot, fmt.Sprint("zookeeper.session.timeout.ms=", c.session.Milliseconds())}
 }
 
 // addProperties adds lines to the file; of a key that stands there twice both kinds take the last.
@@ -280,7 +288,7 @@ func (b *broker) launch() {
 		b.proc = b.c.launch(filepath.Join(b.dir, "klamm.log"), klammBinary, "serve", b.conf(), "--override", "web.listen=")
 		return
 	}
-	b.proc = b.c.java(b.kind, filepath.Join(b.dir, "kafka.log"), "-Xmx400M", "kafka.Kafka", b.conf())
+	b.proc = b.c.java(b.kind, filepath.Join(b.dir, "kafka.log"), append(slices.Clone(b.c.kafkaJVM), "-Xmx400M", "kafka.Kafka", b.conf())...)
 }
 
 // awaitServing waits until the broker is registered and takes connections.

@@ -3,6 +3,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -19,13 +20,15 @@ import (
 type zooKeeper struct {
 	addr string
 	conf string
-	kind kind // release of Kafka whose jars bring it
+	kind kind     // release of Kafka whose jars bring it
+	jvm  []string // options of its JVM
 	proc *process
 }
 
 // startEnsemble starts servers whose ports stay theirs while they are down.
-func (c *cluster) startEnsemble(n int, release kind) {
+func (c *cluster) startEnsemble(s setup) {
 	c.Helper()
+	n, release := max(1, s.zooKeepers), cmp.Or(s.zooKeeper, kafka)
 	var members strings.Builder
 	for i := range n {
 		if n > 1 {
@@ -36,7 +39,7 @@ func (c *cluster) startEnsemble(n int, release kind) {
 	}
 	var addrs []string
 	for i := range n {
-		z := &zooKeeper{addr: freeAddr(c.T), kind: release}
+		z := &zooKeeper{addr: freeAddr(c.T), kind: release, jvm: s.zooKeeperJVM}
 		_, port, _ := net.SplitHostPort(z.addr)
 		dir := filepath.Join("zk" + strconv.Itoa(i+1))
 		c.write(filepath.Join(dir, "myid"), strconv.Itoa(i+1))
@@ -49,7 +52,7 @@ clientPortAddress=127.0.0.1
 maxClientCnxns=0
 admin.enableServer=false
 4lw.commands.whitelist=srvr
-%s`, filepath.Join(c.dir, dir), port, members.String()))
+%s%s`, filepath.Join(c.dir, dir), port, members.String(), s.zooKeeperConfig))
 		c.zks, addrs = append(c.zks, z), append(addrs, z.addr)
 	}
 	c.zk = strings.Join(addrs, ",")
@@ -65,7 +68,8 @@ admin.enableServer=false
 func (c *cluster) startZooKeeper(servers ...*zooKeeper) {
 	c.Helper()
 	for _, z := range servers {
-		z.proc = c.java(z.kind, filepath.Join(filepath.Dir(z.conf), "zk.log"), "-Xmx192M", "org.apache.zookeeper.server.quorum.QuorumPeerMain", z.conf)
+		args := append(slices.Clone(z.jvm), "-Xmx192M", "org.apache.zookeeper.server.quorum.QuorumPeerMain", z.conf)
+		z.proc = c.java(z.kind, filepath.Join(filepath.Dir(z.conf), "zk.log"), args...)
 	}
 }
 
