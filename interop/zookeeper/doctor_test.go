@@ -16,23 +16,49 @@ import (
 	"klamm/internal/coord"
 )
 
+// finding is one of the doctor's, as its JSON has it.
+type finding struct {
+	Code, Severity, Subject, What, Why string
+	Evidence                           []struct{ Where, Value string }
+}
+
+// names reports whether the evidence has a path, or the begin of one, or of what a path ends in.
+func (f finding) names(part string) bool {
+	return slices.ContainsFunc(f.Evidence, func(e struct{ Where, Value string }) bool { return strings.Contains(e.Where, part) })
+}
+
+// findings reads a report, by code and subject.
+func (c *cluster) findings(report string) map[string]finding {
+	c.Helper()
+	var r struct{ Findings []finding }
+	if err := json.Unmarshal([]byte(report), &r); err != nil {
+		c.Fatalf("%v in\n%s", err, report)
+	}
+	out := map[string]finding{}
+	for _, f := range r.Findings {
+		out[f.Code+" "+f.Subject] = f
+	}
+	return out
+}
+
 // doctor runs `klamm doctor -o json` and returns the findings above information, and the exit code.
 func (c *cluster) doctor(args ...string) (found map[string]string, exit int) {
 	c.Helper()
-	out, exit := c.klamm("", append([]string{"doctor", "--zookeeper", c.zk, "--pause", "500ms", "-o", "json"}, args...)...)
-	var report struct {
-		Findings []struct{ Code, Severity, Subject, What string }
-	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		c.Fatalf("%v in\n%s", err, out)
-	}
+	all, exit := c.examine(args...)
 	found = map[string]string{}
-	for _, f := range report.Findings {
+	for key, f := range all {
 		if f.Severity != "info" {
-			found[f.Code+" "+f.Subject] = f.What
+			found[key] = f.What
 		}
 	}
 	return found, exit
+}
+
+// examine is doctor with all findings, whole.
+func (c *cluster) examine(args ...string) (map[string]finding, int) {
+	c.Helper()
+	out, exit := c.klamm("", append([]string{"doctor", "--zookeeper", c.zk, "--pause", "500ms", "-o", "json"}, args...)...)
+	return c.findings(out), exit
 }
 
 // klamm runs a command of klamm's to its end.
@@ -48,25 +74,34 @@ func (c *cluster) klamm(stdin string, args ...string) (stdout string, exit int) 
 	return out.String(), exit
 }
 
-// TestDoctorNamesTheCause examines a healthy Kafka cluster, then one with a deletion that a dead broker holds up and
-// with nodes that nobody wants, and mends what can be mended.
-func TestDoctorNamesTheCause(t *testing.T) {
+// TestDoctorNamesTheCauseAndTheCure examines a healthy Kafka cluster, then one with a failed disk, a deletion that a dead broker holds
+// up, replicas that stay on that broker, nodes that nobody wants, and controllers that hang or are cut off; and mends what can be
+// mended.
+func TestDoctorNamesTheCauseAndTheCure(t *testing.T) {
 	c := newCluster(t, kafka, kafka)
 	step := func(what string) { c.step("%s", what) }
+	disks := []string{filepath.Join(c.brokers[1].dir, "disk1"), filepath.Join(c.brokers[1].dir, "disk2")}
+	c.brokers[1].addProperties("log.dirs=" + strings.Join(disks, ",") + "\nreplica.high.watermark.checkpoint.interval.ms=300\n")
+	c.brokers[0].addProperties("log.segment.delete.delay.ms=600000\n")
+	toZooKeeper := c.brokers[0].linkToZooKeeper()
 	c.start(0, 1)
 	step("two Kafka brokers serve")
 	c.createTopic("kept", 2, nil)
 	c.createTopic("stuck", 2, nil)
 	c.awaitISR("kept")
 	c.awaitISR("stuck")
-	bootstrap := c.brokers[0].addr
-	if found, exit := c.doctor("--bootstrap-server", bootstrap); len(found) > 0 || exit != 0 {
-		t.Fatalf("a healthy cluster: exit %d, %v", exit, found)
-	}
+	c.createAssigned("doomed", 1, 0) // a broker's log dirs take turns, so this is in one with the third
+	c.createAssigned("moved", 1, 0)
+	c.createAssigned("alone", 1)
+	c.wantFindings("healthy", 0)
 	step("healthy")
 
 	c.moveController(0)
+	mend := c.failsDisk(disks, "alone", "doomed")
+	step("a failed disk, and a deletion that waits for it")
+
 	c.kill(1)
+	mend()
 	c.eventually(sessionTimeout*4, "the dead broker is missed", func() (bool, string) {
 		_, err := c.store.Get(t.Context(), coord.BrokerPath(1))
 		return err != nil, ""
@@ -76,19 +111,15 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		coord.Create(coord.ConfigEntityPath(coord.TopicConfigs, "never"), []byte(`{"version":1,"config":{"retention.ms":"1"}}`))); err != nil {
 		t.Fatal(err)
 	}
-	found, exit := c.doctor("--bootstrap-server", bootstrap)
-	if what := found["deletion-stuck topic stuck"]; exit != 2 || !strings.Contains(what, "broker 1, with replicas of it, is not registered") {
-		t.Errorf("a stuck deletion: exit %d, %v", exit, found)
-	}
-	for _, want := range []string{"broker-down broker 1", "config-without-topic topic never"} {
-		if found[want] == "" {
-			t.Errorf("%s is not found: %v", want, found)
+	found := c.wantFindings("a dead broker", 2, "deletion-stuck topic stuck", "deletion-stuck topic doomed", "no-leader topic alone", "broker-down broker 1", "config-without-topic topic never")
+	for _, topic := range []string{"stuck", "doomed"} {
+		if what := found["deletion-stuck topic "+topic]; !strings.Contains(what, "broker 1, with replicas of it, is not registered") {
+			t.Error(what)
 		}
 	}
-	if len(found) != 3 {
-		t.Errorf("found also: %v", found)
-	}
 	step("stuck, and the cause named")
+	c.movesAwayFromTheDead("moved", 1, disks)
+	step("the replica that was moved away is named, and what is deleted, and put aside as told")
 
 	if out, exit := c.klamm("n\n", "doctor", "repair", "--zookeeper", c.zk, "--pause", "100ms"); exit != 1 || !strings.Contains(out, "Nothing was written.") {
 		t.Errorf("repair that is not wanted: exit %d\n%s", exit, out)
@@ -97,14 +128,16 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		t.Errorf("repair: exit %d\n%s", exit, out)
 	}
 	step("repaired")
+	c.brokers[1].addProperties("zookeeper.session.timeout.ms=12000\n") // longer than the doctor waits for an answer
 	c.start(1)
 	c.awaitGone("stuck")
+	c.awaitGone("doomed")
 	c.awaitISR("kept")
-	if found, exit := c.doctor("--bootstrap-server", bootstrap); len(found) > 0 || exit != 0 {
-		t.Errorf("after all: exit %d, %v", exit, found)
-	}
-	step("the deletion has ended")
+	c.wantFindings("after all", 0)
+	step("the deletions have ended")
 
+	c.losesControllers(toZooKeeper)
+	step("a controller that hangs and one that is cut off are named, and that controllers do not stay")
 	c.endsCrashLoop()
 	step("a crash loop of controllers ended")
 	c.migrates()
@@ -149,8 +182,8 @@ func (c *cluster) endsCrashLoop() {
 func (c *cluster) migrates() {
 	c.Helper()
 	dir := filepath.Join(c.dir, "etcd")
-	there := []string{"migrate", "zookeeper-to-etcd", "--zookeeper", c.zk, "--etcd-data-dir", dir}
-	if _, exit := c.klamm("", there...); exit != 1 {
+	there := []string{"zookeeper-to-etcd", "--zookeeper", c.zk, "--etcd-data-dir", dir}
+	if _, exit := c.klamm("", append([]string{"migrate"}, there...)...); exit != 1 {
 		c.Errorf("a running cluster was copied")
 	}
 	c.stop(1)
@@ -158,29 +191,19 @@ func (c *cluster) migrates() {
 	sums := map[string]bool{}
 	for _, args := range [][]string{
 		append(slices.Clone(there), "--dry-run"), there, there, append(slices.Clone(there), "--verify"),
-		{"migrate", "etcd-to-zookeeper", "--zookeeper", c.zk + "/back/again", "--etcd-data-dir", dir, "--dry-run"},
-		{"migrate", "etcd-to-zookeeper", "--zookeeper", c.zk + "/back/again", "--etcd-data-dir", dir},
+		{"etcd-to-zookeeper", "--zookeeper", c.zk + "/back/again", "--etcd-data-dir", dir, "--dry-run"},
+		{"etcd-to-zookeeper", "--zookeeper", c.zk + "/back/again", "--etcd-data-dir", dir},
 	} {
-		out, exit := c.klamm("", args...)
-		if exit != 0 {
-			c.Fatalf("klamm %v: exit %d\n%s", args, exit, out)
-		}
-		if !slices.Contains(args, "--dry-run") && !strings.Contains(out, "The two sides are equal.") {
-			c.Errorf("klamm %v:\n%s", args, out)
-		}
-		for line := range strings.Lines(out) {
-			if sum, ok := strings.CutPrefix(strings.TrimSpace(line), "sha256 "); ok {
-				sums[sum] = true
-			}
-		}
+		sums[c.migrate(args...)] = true
 	}
 	if len(sums) != 1 {
 		c.Errorf("checksums: %v", sums)
 	}
 
 	b := c.brokers[0]
-	conf := c.write("etcd.properties", fmt.Sprintf("broker.id=0\nlisteners=PLAINTEXT://%s\nlog.dirs=%s\netcd.data.dir=%s\n", b.addr, filepath.Join(b.dir, "data"), dir))
-	b.kind, b.proc = klamm, c.launch(filepath.Join(b.dir, "klamm.log"), klammBinary, "serve", conf, "--override", "web.listen=")
+	b.writeProperties("etcd.data.dir=" + dir)
+	b.kind = klamm
+	b.launch()
 	c.eventually(30*time.Second, "klamm leads what Kafka created", func() (bool, string) {
 		if !b.proc.running() {
 			c.Fatalf("klamm ended:\n%s", tail(b.proc.log))
