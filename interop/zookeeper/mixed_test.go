@@ -17,16 +17,19 @@ import (
 )
 
 // TestMixedCluster takes a cluster of two Kafka brokers and one of klamm, then of one and two, through what clusters go
-// through, while records are produced with acks=all and read. The releases are 3.9.1 and 2.8.2, the last that is tried of those whose leaders
-// ask for ISRs by the first version of AlterPartition, or those of peers that INTEROP_MIXED names: "2.4.1@2.4 3.9.1@3.0".
+// through, while records are produced with acks=all and read. The releases and protocols are mixed, or those of peers that INTEROP_MIXED names:
+// "2.4.1@2.4 3.9.1@3.0".
 func TestMixedCluster(t *testing.T) {
-	wanted := strings.Fields(cmp.Or(os.Getenv("INTEROP_MIXED"), "2.8.2@2.8 3.9.1@3.9"))
+	wanted := strings.Fields(cmp.Or(os.Getenv("INTEROP_MIXED"), mixed))
 	for _, p := range peers {
 		if slices.Contains(wanted, p.String()) {
 			t.Run(p.String(), func(t *testing.T) { mix(t, p) })
 		}
 	}
 }
+
+// mixed are the releases that people have not left yet, and the protocols between which klamm's requests differ.
+const mixed = "2.4.1@2.4 2.8.2@2.8 3.4.1@3.4 3.9.1@2.8 3.9.1@3.0 3.9.1@3.4 3.9.1@3.9"
 
 func mix(t *testing.T, p peer) {
 	kafka := p.release
