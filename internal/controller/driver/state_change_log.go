@@ -41,18 +41,16 @@ func newStateChangeLog(to *slog.Logger) *stateChangeLog {
 
 // add takes over the records. It does not block.
 func (l *stateChangeLog) add(epoch cluster.ControllerEpoch, records []controller.Transition) {
-	wanted := len(records)
 	if !l.to.Enabled(context.Background(), slog.LevelDebug) {
-		if records = failedOnes(records); len(records) == 0 {
-			return
-		}
-		wanted = len(records)
+		records = failedOnes(records)
+	}
+	if len(records) == 0 {
+		return
 	}
 	l.mu.Lock()
-	if room := l.max - l.mu.records; wanted > room {
-		l.mu.missed += wanted - room
-		records = records[:room]
-	}
+	fits := min(len(records), l.max-l.mu.records)
+	l.mu.missed += len(records) - fits
+	records = records[:fits]
 	l.mu.records += len(records)
 	l.mu.waiting = append(l.mu.waiting, stateChanges{time.Now(), epoch, records})
 	l.mu.Unlock()
