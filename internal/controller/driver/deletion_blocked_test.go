@@ -26,9 +26,7 @@ func TestADeletionIsBlockedWhileItWaitsForABrokerThatIsGone(t *testing.T) {
 		}
 		want(one, "nothing is deleted", false)
 		want(two, "it is not the controller", true)
-		three.fake.stop()
-		c.engine.ExpireSession(three.session.Load().ID())
-		synctest.Wait()
+		three.die()
 		c.deleteTopic("t")
 		synctest.Wait()
 		want(one, "broker 3 is gone", true)

@@ -21,9 +21,7 @@ func TestDeletionsThatBeganGoOnWhenDeletionIsSwitchedOff(t *testing.T) {
 		c.createTopic("begun", []cluster.BrokerID{1, 2, 3})
 		c.createTopic("late", on12)
 		synctest.Wait()
-		three.fake.stop()
-		c.engine.ExpireSession(three.session.Load().ID())
-		synctest.Wait()
+		three.die()
 		c.deleteTopic("begun")
 		synctest.Wait()
 		for _, b := range []*testBroker{one, two} {
@@ -66,12 +64,7 @@ func TestDeletionsThatBeganGoOnWhenDeletionIsSwitchedOff(t *testing.T) {
 // Who waits for a deletion is told that it is refused, by the marker that the waiting is for; one that goes on is none of those.
 func TestRefusedDeletionsAreTold(t *testing.T) {
 	bubble(t, func(t *testing.T, c *testCluster) {
-		one := c.start(1)
-		defer one.stop()
-		synctest.Wait()
-		two := c.start(2)
-		defer two.stop()
-		synctest.Wait()
+		one, _ := c.startTwo()
 		c.createTopic("kept", on12)
 		c.createTopic("gone", on12)
 		synctest.Wait()

@@ -68,12 +68,7 @@ func TestOfTwoBrokersOneLeadsAndTheOtherFollowsWhenItStops(t *testing.T) {
 
 func TestATopicIsCreatedAndDeletedEndToEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, c *testCluster) {
-		one := c.start(1)
-		defer one.stop()
-		synctest.Wait()
-		two := c.start(2)
-		defer two.stop()
-		synctest.Wait()
+		one, two := c.startTwo()
 		one.fake.take()
 		two.fake.take()
 
@@ -253,12 +248,7 @@ func TestAnExpiredSessionIsReplacedAndTheBrokerStandsAgain(t *testing.T) {
 
 func TestRequestsAreAnsweredOnceByWhoeverLeads(t *testing.T) {
 	bubble(t, func(t *testing.T, c *testCluster) {
-		one := c.start(1)
-		defer one.stop()
-		synctest.Wait()
-		two := c.start(2)
-		defer two.stop()
-		synctest.Wait()
+		one, two := c.startTwo()
 		c.createTopic("t", on12)
 		synctest.Wait()
 		epochs := map[cluster.BrokerID]int64{}

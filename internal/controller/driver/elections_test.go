@@ -46,12 +46,7 @@ func (c *testCluster) leadElsewhere() {
 
 func TestLeadersAreElectedByRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, c *testCluster) {
-		one := c.start(1)
-		defer one.stop()
-		synctest.Wait()
-		two := c.start(2)
-		defer two.stop()
-		synctest.Wait()
+		one, two := c.startTwo()
 		c.createTopic("t", on21)
 		synctest.Wait()
 		c.leadElsewhere()
@@ -79,12 +74,7 @@ func TestLeadersAreElectedByRequest(t *testing.T) {
 // W2: the node of old tools is worked off and removed, also when one of its partitions never had a leader.
 func TestPreferredElectionsOfOldToolsAreWorkedOff(t *testing.T) {
 	bubble(t, func(t *testing.T, c *testCluster) {
-		one := c.start(1)
-		defer one.stop()
-		synctest.Wait()
-		two := c.start(2)
-		defer two.stop()
-		synctest.Wait()
+		c.startTwo()
 		c.createTopic("t", on21)
 		c.createTopic("leaderless", []cluster.BrokerID{9})
 		synctest.Wait()

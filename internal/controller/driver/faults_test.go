@@ -245,12 +245,7 @@ func TestABrokenCoreGivesUpOfficeAndStartsAgainAfterAPause(t *testing.T) {
 
 func TestAnotherBrokerTakesOverFromABrokenCore(t *testing.T) {
 	bubble(t, func(t *testing.T, c *testCluster) {
-		one := c.start(1)
-		defer one.stop()
-		synctest.Wait()
-		two := c.start(2)
-		defer two.stop()
-		synctest.Wait()
+		one, two := c.startTwo()
 		// The store cannot be reached when the core breaks: /controller is removed as soon as it can.
 		one.client.Disconnect()
 		one.queue.putOwn(&item{event: unknownEvent{}})

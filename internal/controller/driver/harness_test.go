@@ -211,6 +211,13 @@ func (b *testBroker) stop() {
 	}
 }
 
+// die ends a broker that runs no driver, and its session.
+func (b *testBroker) die() {
+	b.fake.stop()
+	b.c.engine.ExpireSession(b.session.Load().ID())
+	synctest.Wait()
+}
+
 func (b *testBroker) stopDriver() {
 	b.c.t.Helper()
 	b.cancel()
@@ -223,6 +230,18 @@ func (b *testBroker) stopDriver() {
 func (c *testCluster) start(id cluster.BrokerID) *testBroker {
 	c.t.Helper()
 	return c.addBroker(id, brokerOptions{}).run()
+}
+
+// startTwo starts brokers 1, which becomes the controller, and 2, until the test ends.
+func (c *testCluster) startTwo() (one, two *testBroker) {
+	c.t.Helper()
+	one = c.start(1)
+	c.t.Cleanup(one.stop)
+	synctest.Wait()
+	two = c.start(2)
+	c.t.Cleanup(two.stop)
+	synctest.Wait()
+	return one, two
 }
 
 // createTopic writes what CreateTopics writes.

@@ -103,12 +103,7 @@ func TestAPartitionIsReassignedOverAFailover(t *testing.T) {
 // The node of old tools is worked off entry by entry, and goes with the last.
 func TestReassignmentsOfOldToolsAreWorkedOff(t *testing.T) {
 	bubble(t, func(t *testing.T, c *testCluster) {
-		one := c.start(1)
-		defer one.stop()
-		synctest.Wait()
-		two := c.start(2)
-		defer two.stop()
-		synctest.Wait()
+		one, _ := c.startTwo()
 		c.createTopic("t", on1)
 		synctest.Wait()
 		node := coord.EncodeReassignment(map[cluster.TopicPartition][]cluster.BrokerID{{Topic: "t"}: {2}, {Topic: "none"}: {1}})

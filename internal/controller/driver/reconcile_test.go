@@ -14,12 +14,7 @@ import (
 
 func TestABrokerForgetsATopicDeletedWhileItCouldNotBeTold(t *testing.T) {
 	bubble(t, func(t *testing.T, c *testCluster) {
-		one := c.start(1)
-		defer one.stop()
-		synctest.Wait()
-		two := c.start(2)
-		defer two.stop()
-		synctest.Wait()
+		one, two := c.startTwo()
 		c.createTopic("gone", on1)
 		c.createTopic("kept", on1)
 		synctest.Wait()

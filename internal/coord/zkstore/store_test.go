@@ -57,7 +57,7 @@ func TestReadsAndUnsentWritesSurviveALostConnection(t *testing.T) {
 			_, err := s.Multi(t.Context(), coord.Create("/b", nil))
 			written <- err
 		}()
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // fake time
 		f.set(func() { f.down = false })
 		if err := <-read; err != nil {
 			t.Errorf("read: %v", err)
@@ -100,12 +100,12 @@ func TestASilentServerIsLeftWhileTheSessionLives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // pings keep it
+		time.Sleep(time.Minute) // fake time: pings keep it
 		dials := f.dials
 		f.set(func() { f.mute = true })
-		time.Sleep(6*time.Second + 100*time.Millisecond) // two thirds of the timeout after the last answer, at most
+		time.Sleep(6*time.Second + 100*time.Millisecond) // fake time: two thirds of the timeout after the last answer, at most
 		f.set(func() { f.mute = false })
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // fake time
 		if f.dials == dials {
 			t.Error("no other connection was tried")
 		}

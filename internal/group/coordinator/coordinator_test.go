@@ -64,7 +64,7 @@ func TestGroupsAreServedWhileTheirPartitionIsLed(t *testing.T) {
 		if d.State != "Stable" || len(d.Members) != 1 || string(d.Members[0].Assignment) != "p" {
 			t.Errorf("loaded group: %+v", d)
 		}
-		time.Sleep(11 * second)
+		time.Sleep(11 * second) // fake time
 		if d := ask[group.Description](b, group.Describe{Group: "m"}); d.State != "Empty" {
 			t.Errorf("a loaded member that is silent for its session stays: %+v", d)
 		}
@@ -153,9 +153,9 @@ func TestR21OffsetsExpire(t *testing.T) {
 	inBubble(t, map[string]string{"offsets.retention.minutes": "60", "offsets.retention.check.interval.ms": "60000"}, func(b *testBroker) {
 		b.lead([]int32{1})
 		b.wantCode("commit", b.commit("simple", 1), cluster.None)
-		time.Sleep(59 * time.Minute)
+		time.Sleep(59 * time.Minute) // fake time
 		b.wantCommitted("simple", 1)
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * time.Minute) // fake time
 		b.wantCommitted("simple", -1)
 		b.follow()
 		b.lead([]int32{1})
@@ -393,7 +393,7 @@ func TestOffsetsNeverGoBackWhileLeadershipMoves(t *testing.T) {
 					} else {
 						b.follow()
 					}
-					time.Sleep(time.Duration(rnd.IntN(30)) * time.Millisecond)
+					time.Sleep(time.Duration(rnd.IntN(30)) * time.Millisecond) // fake time
 				}
 				close(over)
 				clients.Wait()
