@@ -100,14 +100,22 @@ func (h *Handlers) describeBrokerConfigs(res *kmsg.DescribeConfigsRequestResourc
 	if res.ResourceName == "" {
 		return h.d.Config.DescribeClusterDefault(askedKeys(res)), answerError{}
 	}
-	id, err := strconv.ParseInt(res.ResourceName, 10, 32)
-	if err != nil {
-		return nil, errorf(cluster.InvalidRequest, "Broker id must be an integer, but it is: %s", res.ResourceName)
-	}
-	if cluster.BrokerID(id) != h.d.BrokerID {
-		return nil, errorf(cluster.InvalidRequest, "Unexpected broker id, expected %d or empty string, but received %s", h.d.BrokerID, res.ResourceName)
+	if e := h.checkDescribedBroker(res.ResourceName, " or empty string,"); e.failed() {
+		return nil, e
 	}
 	return h.d.Config.DescribeBroker(askedKeys(res)), answerError{}
+}
+
+// checkDescribedBroker wants this broker's id; alternative is how the refusal goes on after it.
+func (h *Handlers) checkDescribedBroker(name, alternative string) answerError {
+	id, err := strconv.ParseInt(name, 10, 32)
+	if err != nil {
+		return errorf(cluster.InvalidRequest, "Broker id must be an integer, but it is: %s", name)
+	}
+	if cluster.BrokerID(id) != h.d.BrokerID {
+		return errorf(cluster.InvalidRequest, "Unexpected broker id, expected %d%s but received %s", h.d.BrokerID, alternative, name)
+	}
+	return answerError{}
 }
 
 // askedKeys is nil for all: an empty list asks for all, too.

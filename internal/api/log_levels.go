@@ -2,7 +2,6 @@ package api
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -70,12 +69,8 @@ func (h *Handlers) describeLogLevels(res *kmsg.DescribeConfigsRequestResource) (
 	if res.ResourceName == "" {
 		return nil, errorf(cluster.InvalidRequest, "Broker id must not be empty")
 	}
-	id, err := strconv.ParseInt(res.ResourceName, 10, 32)
-	if err != nil {
-		return nil, errorf(cluster.InvalidRequest, "Broker id must be an integer, but it is: %s", res.ResourceName)
-	}
-	if cluster.BrokerID(id) != h.d.BrokerID {
-		return nil, errorf(cluster.InvalidRequest, "Unexpected broker id, expected %d but received %s", h.d.BrokerID, res.ResourceName)
+	if e := h.checkDescribedBroker(res.ResourceName, ""); e.failed() {
+		return nil, e
 	}
 	var out []config.Entry
 	for _, name := range h.d.LogLevels.Names() {
