@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -21,22 +22,37 @@ type ControllerChannelOptions struct {
 	Log      *slog.Logger
 	Cache    *metadata.Cache
 	Listener string // name of the listener on which brokers talk to the controller
+	// SocketTimeout bounds a request once a controller is known: controller.socket.timeout.ms.
+	SocketTimeout time.Duration
 	// Dial connects to host:port: wire.Dial bound to the broker's dialer and client id.
 	Dial func(ctx context.Context, addr string) (*wire.ClientConn, error)
 }
 
 // ControllerChannel sends requests to the active controller (Kafka: NodeToControllerChannelManager). It looks the
 // controller up in the metadata for each request, waits while none is known, and keeps one connection, on which requests
-// are pipelined. It reaches a controller in the same process in the same way, over the protocol. Safe for concurrent use.
+// are pipelined. It reaches a controller in the same process in the same way, over the protocol. A controller that is
+// frozen, or behind a cut link, keeps its connections and answers nothing: a request ends when another controller is
+// announced, or with the socket timeout. Safe for concurrent use.
 type ControllerChannel struct {
 	o       ControllerChannelOptions
 	dialing chan struct{} // a lock that can be waited for under a context: it is held while dialing
 
 	mu     sync.Mutex
+	term   *controllerTerm // of the controller that was asked last; nil before the first
 	conn   *wire.ClientConn
 	addr   string
 	closed bool
 }
+
+// controllerTerm is the time in which one address is the controller's.
+type controllerTerm struct {
+	addr string
+	ctx  context.Context // long-lived: it ends when the metadata names another controller
+	end  context.CancelFunc
+}
+
+// errControllerMoved is why a request ends that waited for a controller which is none any more.
+var errControllerMoved = errors.New("another broker is the controller now")
 
 // NewControllerChannel returns a channel without a connection.
 func NewControllerChannel(o ControllerChannelOptions) *ControllerChannel {
@@ -53,6 +69,10 @@ func (c *ControllerChannel) Request(ctx context.Context, req kmsg.Request) (kmsg
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.o.SocketTimeout)
+	defer cancel()
+	ctx, leave := c.termOf(addr).join(ctx)
+	defer leave()
 	conn, err := c.connect(ctx, addr)
 	if err != nil {
 		return nil, err
@@ -60,9 +80,45 @@ func (c *ControllerChannel) Request(ctx context.Context, req kmsg.Request) (kmsg
 	resp, err := conn.Request(ctx, req)
 	if err != nil {
 		c.drop(conn)
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
 		return nil, fmt.Errorf("request to the controller at %s: %w", addr, err)
 	}
 	return resp, nil
+}
+
+// termOf is the term of the controller at the address, begun now unless it lasts already.
+func (c *ControllerChannel) termOf(addr string) *controllerTerm {
+	c.mu.Lock()
+	t := c.term
+	isNew := t == nil || t.addr != addr || t.ctx.Err() != nil
+	if isNew {
+		if t != nil {
+			t.end()
+		}
+		t = &controllerTerm{addr: addr}
+		t.ctx, t.end = context.WithCancel(context.Background())
+		c.term = t
+	}
+	c.mu.Unlock()
+	if isNew {
+		c.o.Cache.Await(nil, time.Now().Add(termMax), func(im *metadata.Image) bool {
+			now, known := c.addrIn(im)
+			return known && now != addr || t.ctx.Err() != nil
+		}, func(bool) { t.end() })
+	}
+	return t
+}
+
+// termMax is when a term is looked at anew at the latest: the requests of that moment are made again.
+const termMax = 365 * 24 * time.Hour
+
+// join gives a context that ends with ctx or with the term.
+func (t *controllerTerm) join(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(t.ctx, func() { cancel(errControllerMoved) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // Close ends the connection; requests in flight and later ones fail.
@@ -70,6 +126,9 @@ func (c *ControllerChannel) Close() error {
 	c.mu.Lock()
 	conn := c.conn
 	c.conn, c.closed = nil, true
+	if c.term != nil {
+		c.term.end()
+	}
 	c.mu.Unlock()
 	if conn == nil {
 		return nil

@@ -179,7 +179,7 @@ func (b *broker) buildBroker(context.Context) error {
 	b.cache = metadata.New(b.log)
 	b.dirFailures = newDirFailures(b)
 	b.channel = api.NewControllerChannel(api.ControllerChannelOptions{
-		Log: b.log, Cache: b.cache, Listener: c.InterBrokerListener,
+		Log: b.log, Cache: b.cache, Listener: c.InterBrokerListener, SocketTimeout: c.ControllerSocketTimeout,
 		Dial: func(ctx context.Context, addr string) (*wire.ClientConn, error) { return dial(ctx, addr) },
 	})
 	b.close.add("controller channel", func() error { b.channel.Close(); return nil })
