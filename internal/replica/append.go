@@ -49,7 +49,8 @@ type LeaderIDAndEpoch struct {
 // appended notes what happened to one partition, beside its result.
 type appended struct {
 	p        *Partition
-	end      int64 // offset after the last record; 0 when nothing was appended
+	end      int64               // offset after the last record; 0 when nothing was appended
+	ledSince cluster.LeaderEpoch // of the leadership under which it was appended
 	hwMoved  bool
 	acksLeft bool
 }
@@ -75,7 +76,7 @@ func (m *Manager) Append(req AppendRequest, done func([]AppendResult)) {
 		var note appended
 		results[i], note = m.appendOne(&req, &req.Partitions[i])
 		if req.Acks == -1 && note.p != nil {
-			if code, reached := note.p.acked(note.end); !reached {
+			if code, reached := note.p.acked(note.end, note.ledSince); !reached {
 				note.acksLeft = true
 				waiting++
 			} else if code != cluster.None {
@@ -116,7 +117,7 @@ func (m *Manager) appendOne(req *AppendRequest, part *AppendPartition) (AppendRe
 		r.CurrentLeader = m.leaderHint(code, part.TP)
 		return r, appended{}
 	}
-	info, hwMoved, code, err := p.appendAsLeader(part.Records, req.Acks, commitlog.AppendOptions{Origin: req.Origin, APIVersion: req.APIVersion})
+	info, note, code, err := p.appendAsLeader(part.Records, req.Acks, commitlog.AppendOptions{Origin: req.Origin, APIVersion: req.APIVersion})
 	if code != cluster.None {
 		r := m.appendError(p, code, err)
 		r.CurrentLeader = m.leaderHint(code, part.TP)
@@ -126,8 +127,7 @@ func (m *Manager) appendOne(req *AppendRequest, part *AppendPartition) (AppendRe
 		p.stats.bytesIn.Add(int64(len(part.Records)))
 		p.stats.messagesIn.Add(int64(info.NumRecords))
 	}
-	return AppendResult{BaseOffset: info.FirstOffset, LogAppendTime: info.LogAppendTime, LogStartOffset: info.LogStartOffset},
-		appended{p: p, end: info.LastOffset + 1, hwMoved: hwMoved}
+	return AppendResult{BaseOffset: info.FirstOffset, LogAppendTime: info.LogAppendTime, LogStartOffset: info.LogStartOffset}, note
 }
 
 func (m *Manager) leaderHint(code cluster.ErrorCode, tp cluster.TopicPartition) *LeaderIDAndEpoch {
@@ -166,30 +166,32 @@ func (m *Manager) appendError(p *Partition, code cluster.ErrorCode, err error) A
 }
 
 // appendAsLeader appends under this broker's leadership. With acks -1 it refuses when too few replicas are in sync.
-func (p *Partition) appendAsLeader(records []byte, acks int16, o commitlog.AppendOptions) (info commitlog.AppendInfo, hwMoved bool, code cluster.ErrorCode, err error) {
+func (p *Partition) appendAsLeader(records []byte, acks int16, o commitlog.AppendOptions) (info commitlog.AppendInfo, note appended, code cluster.ErrorCode, err error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if !p.isLeaderLocked() {
-		return info, false, cluster.NotLeaderOrFollower, nil
+		return info, note, cluster.NotLeaderOrFollower, nil
 	}
 	if acks == -1 && len(p.mu.isr.committed) < p.minISRLocked() {
-		return info, false, cluster.NotEnoughReplicas, nil
+		return info, note, cluster.NotEnoughReplicas, nil
 	}
 	o.LeaderEpoch = p.mu.leaderEpoch
 	info, err = p.mu.log.AppendAsLeader(records, o)
 	if err != nil {
-		return info, false, commitlog.Code(err), err
+		return info, note, commitlog.Code(err), err
 	}
-	return info, p.advanceHighWatermarkLocked(time.Now()), cluster.None, nil
+	note = appended{p: p, end: info.LastOffset + 1, ledSince: p.mu.ledSince, hwMoved: p.advanceHighWatermarkLocked(time.Now())}
+	return info, note, cluster.None, nil
 }
 
 // acked reports whether all in-sync replicas have everything before the offset, and with which code acks -1 ends then.
-// Enough replicas must be in sync now, too: the ISR may have shrunk since the append.
-func (p *Partition) acked(end int64) (code cluster.ErrorCode, reached bool) {
+// Enough replicas must be in sync now, too: the ISR may have shrunk since the append. If the leadership was lost meanwhile
+// and won again, other records may lie there (Kafka looks only at who leads now).
+func (p *Partition) acked(end int64, ledSince cluster.LeaderEpoch) (code cluster.ErrorCode, reached bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	switch {
-	case !p.isLeaderLocked():
+	case !p.isLeaderLocked(), p.mu.ledSince != ledSince:
 		return cluster.NotLeaderOrFollower, true
 	case p.mu.log.HighWatermark() < end:
 		return cluster.None, false
@@ -211,8 +213,7 @@ type produceOp struct {
 
 // openAck is a partition whose records followers have not fetched yet.
 type openAck struct {
-	p       *Partition
-	end     int64
+	appended
 	at      int // its place in the results
 	settled bool
 }
@@ -221,7 +222,7 @@ func (m *Manager) waitForAcks(req *AppendRequest, results []AppendResult, notes 
 	op := &produceOp{m: m, results: results, open: make([]openAck, 0, waiting), left: waiting, done: done}
 	for i, note := range notes {
 		if note.acksLeft {
-			op.open = append(op.open, openAck{p: note.p, end: note.end, at: i})
+			op.open = append(op.open, openAck{appended: note, at: i})
 		}
 	}
 	m.produces.add(op, waiting, func(i int) cluster.TopicPartition { return op.open[i].p.tp }, time.Now().Add(req.Timeout))
@@ -250,7 +251,7 @@ func (op *produceOp) checkOne(ack *openAck) {
 		code = cluster.NotLeaderOrFollower // deleted and created again meanwhile
 	default:
 		var reached bool
-		if code, reached = p.acked(ack.end); !reached {
+		if code, reached = p.acked(ack.end, ack.ledSince); !reached {
 			return
 		}
 	}

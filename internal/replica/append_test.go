@@ -1,6 +1,9 @@
 package replica
 
 import (
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,7 +12,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
+	"klamm/internal/commitlog"
 	"klamm/internal/config"
+	"klamm/internal/record"
+	"klamm/internal/vfs"
 )
 
 var tpT = cluster.TopicPartition{Topic: "t"}
@@ -212,4 +218,51 @@ func TestAcksGoOnWhenAFollowerThatWasAboutToJoinIsGone(t *testing.T) {
 			t.Errorf("answered %v: %+v", done, r)
 		}
 	})
+}
+
+// A request to two partitions whose first one changes hands and comes back, with other records, while the disk holds up the
+// append to the second: nobody has the request's records then, and they are not acknowledged.
+func TestRecordsOfALostLeadershipAreNotAcknowledged(t *testing.T) {
+	withBroker(t, brokerOptions{}, func(t *testing.T, b *testBroker) {
+		tpU := cluster.TopicPartition{Topic: "u"}
+		b.alive(1, 2)
+		b.lead(leadState{topic: "t", leader: 1, isr: []int32{1, 2}, isNew: true}, leadState{topic: "u", leader: 1, isr: []int32{1}, isNew: true})
+		var once sync.Once
+		b.faults.before = func(op vfs.Op) {
+			if !strings.HasPrefix(op.Name, "u-0") {
+				return
+			}
+			once.Do(func() {
+				b.lead(leadState{topic: "t", leader: 2, le: 1, pe: 1, isr: []int32{1, 2}})
+				p, _ := b.Partition(tpT)
+				if err := p.asFollower(1, func(log *commitlog.Log) error { _, err := log.TruncateTo(0); return err }); err != nil {
+					t.Error(err)
+				}
+				theirs := testBatch("theirs")
+				record.Assign(theirs, 0, 1, -1)
+				_, err := p.appendAsFollower(&FetchPartition{CurrentLeaderEpoch: 1}, &kmsg.FetchResponseTopicPartition{RecordBatches: theirs})
+				if err != nil {
+					t.Error(err)
+				}
+				b.lead(leadState{topic: "t", leader: 1, le: 2, pe: 2, isr: []int32{1}, replicas: []int32{1, 2}})
+			})
+		}
+		a := &answer[AppendResult]{}
+		b.Append(AppendRequest{Acks: -1, Timeout: time.Minute, Partitions: []AppendPartition{{TP: tpT, Records: testBatch("ours")}, {TP: tpU, Records: testBatch("x")}}}, a.set)
+		pass(time.Second)
+		log := b.log(tpT)
+		if r, done := a.result(); !done || r.Err != cluster.NotLeaderOrFollower || !slices.Equal(log, []string{"theirs"}) {
+			t.Errorf("answered %t with %v, log %v; want %v and theirs", done, r.Err, log, cluster.NotLeaderOrFollower)
+		}
+	})
+}
+
+// log reads all of the broker's log of a partition.
+func (b *testBroker) log(tp cluster.TopicPartition) []string {
+	b.t.Helper()
+	log, _, code := b.LeaderLog(tp)
+	if code != cluster.None {
+		b.t.Fatal(code)
+	}
+	return readAll(b.t, log)
 }

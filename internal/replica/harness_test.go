@@ -37,8 +37,9 @@ type testBroker struct {
 
 // faultSwitch fails every file operation once it is on.
 type faultSwitch struct {
-	mu sync.Mutex
-	on bool
+	mu     sync.Mutex
+	on     bool
+	before func(vfs.Op) // called before each operation, unless nil
 }
 
 var errDisk = errors.New("disk is gone")
@@ -49,7 +50,13 @@ func (f *faultSwitch) set(on bool) {
 	f.on = on
 }
 
-func (f *faultSwitch) inject(vfs.Op) error {
+func (f *faultSwitch) inject(op vfs.Op) error {
+	f.mu.Lock()
+	before := f.before
+	f.mu.Unlock()
+	if before != nil {
+		before(op)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.on {

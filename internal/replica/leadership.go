@@ -45,6 +45,9 @@ func (p *Partition) makeLeader(t *transition, log *commitlog.Log, now time.Time)
 		}
 		p.mu.epochStart = start
 	}
+	if newLeader {
+		p.mu.ledSince = t.leaderEpoch
+	}
 	p.mu.log = log
 	p.mu.controllerEpoch = t.controllerEpoch
 	p.mu.assignment = t.assignment

@@ -29,6 +29,7 @@ type Partition struct {
 		partitionEpoch  cluster.PartitionEpoch
 		controllerEpoch cluster.ControllerEpoch // of the controller that decided the leadership
 		epochStart      int64                   // log end offset at which this leadership began; -1 on followers
+		ledSince        cluster.LeaderEpoch     // the first epoch in which this broker led without a break up to now; void on followers
 		assignment      cluster.ReplicaAssignment
 		isr             isrState
 		closed          bool
