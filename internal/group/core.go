@@ -44,6 +44,14 @@ func New(cfg Config) *Core {
 	return &Core{cfg: cfg, groups: map[string]*group{}, loading: true, appends: map[AppendID]func(cluster.ErrorCode){}}
 }
 
+// Anew gives a core that waits for the same records from the first one on, instead of one whose load has not ended. It keeps
+// what is not among the records: which partitions were deleted meanwhile.
+func (c *Core) Anew() *Core {
+	n := New(c.cfg)
+	n.deleted = c.deleted
+	return n
+}
+
 // Step handles one event and returns what is to be done, in order. The slice belongs to the caller.
 func (c *Core) Step(now Time, ev Event) []Effect {
 	c.now, c.effects = now, nil

@@ -173,6 +173,29 @@ func TestOffsetsOfDeletedPartitionsGo(t *testing.T) {
 	})
 }
 
+// A load that begins, or begins anew, forgets what it had read, not which partitions were deleted meanwhile: the topic may be there again
+// when it ends.
+func TestOffsetsOfPartitionsDeletedDuringALoadGo(t *testing.T) {
+	inBubble(t, nil, func(b *testBroker) {
+		b.announce(topicState("t", 1, 1))
+		b.lead([]int32{1})
+		b.wantCode("commit", b.commit("g", 3), cluster.None)
+		b.follow()
+		for range loadsAtOnce {
+			b.loads <- struct{}{} // hold all loads up
+		}
+		b.beginToLead([]int32{1})
+		b.announce(topicState("t", 1, int32(cluster.LeaderDuringDelete)))
+		b.announce(topicState("t", 1, 1))
+		synctest.Wait()
+		for range loadsAtOnce {
+			<-b.loads
+		}
+		synctest.Wait()
+		b.wantCommitted("g", -1)
+	})
+}
+
 // A topic is deleted while nobody serves the group: who serves it next asks whether the topics exist that he has not heard of.
 func TestOffsetsOfTopicsDeletedUnseenGoWithTheNextLoad(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {

@@ -31,7 +31,7 @@ type loaded struct {
 // takeLoaded feeds a piece of the log to the core.
 func (s *shard) takeLoaded(l loaded) {
 	if l.anew {
-		s.core = group.New(s.c.coreConfig())
+		s.core = s.core.Anew()
 	}
 	for _, ev := range l.events {
 		s.step(ev)
