@@ -121,7 +121,7 @@ func dev(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, devHelp)
 		return 0
 	}
-	code, err := runDev(o, stdout, stderr)
+	code, err := runDev(o, node.RunDev, stdout, stderr)
 	if err != nil {
 		fmt.Fprintf(stderr, "klamm dev: %v\n", err)
 		return max(code, 1)
@@ -129,7 +129,8 @@ func dev(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-func runDev(o devOptions, stdout, stderr io.Writer) (code int, err error) {
+// runDev runs the cluster, which run is until its context ends or a broker fails, and the command beside it.
+func runDev(o devOptions, run func(context.Context, node.DevOptions) error, stdout, stderr io.Writer) (code int, err error) {
 	began := time.Now()
 	place := o.Dir
 	if o.Dir == "" {
@@ -155,7 +156,10 @@ func runDev(o devOptions, stdout, stderr io.Writer) (code int, err error) {
 	ready := make(chan node.DevCluster, 1)
 	o.Ready = func(c node.DevCluster) { ready <- c }
 	ran := make(chan error, 1)
-	go func() { ran <- node.RunDev(ctx, o.DevOptions) }()
+	go func() {
+		defer end() // the command is of no use without the cluster
+		ran <- run(ctx, o.DevOptions)
+	}()
 	select {
 	case err := <-ran:
 		return 0, devHint(err)
