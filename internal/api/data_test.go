@@ -249,6 +249,47 @@ func TestFetchOfWhatIsNotThere(t *testing.T) { // R16
 	})
 }
 
+// A leader serves a new topic from LeaderAndIsr on, before UpdateMetadata has told it of it: other brokers may have sent it
+// clients already. Once the topic's deletion is announced it is unknown, though its log is still there.
+func TestANewTopicIsServedBeforeItIsAnnounced(t *testing.T) { // R20
+	inBubble(t, nil, func(b *testBroker) {
+		b.ctl.announces.Store(false)
+		id := b.topic("new", []cluster.BrokerID{0})
+		b.sendLeadership("new", id, 1, [][]cluster.BrokerID{{0}})
+		codes := func() (out []cluster.ErrorCode) {
+			records := batch(t, record.BuilderOptions{}, "x")
+			byName := b.produce(12, "new", 1, records)
+			req := produceRequest("", 1, records)
+			req.Topics[0].TopicID = id
+			byID := b.do(13, req).(*kmsg.ProduceResponse).Topics[0].Partitions[0]
+			out = append(out, cluster.ErrorCode(byName.ErrorCode), cluster.ErrorCode(byID.ErrorCode))
+			for _, version := range []int16{12, 13} {
+				resp := b.do(version, fetchRequest(version, "new", id, 0, 0)).(*kmsg.FetchResponse)
+				out = append(out, cluster.ErrorCode(resp.Topics[0].Partitions[0].ErrorCode))
+			}
+			return out
+		}
+		all := func(byName, byID cluster.ErrorCode) []cluster.ErrorCode {
+			return []cluster.ErrorCode{byName, byID, byName, byID}
+		}
+		same(t, all(cluster.None, cluster.None), codes())
+		for _, deleted := range []bool{false, true} {
+			update := kmsg.NewPtrUpdateMetadataRequest()
+			update.ControllerID, update.ControllerEpoch, update.BrokerEpoch = 0, 1, 7
+			topic, _ := b.inStore("new")
+			update.TopicStates = append(update.TopicStates, b.ctl.state("new", topic, deleted))
+			if got := b.doOn(b.inner(), 8, update).(*kmsg.UpdateMetadataResponse); got.ErrorCode != 0 {
+				t.Fatalf("UpdateMetadata: %v", cluster.ErrorCode(got.ErrorCode))
+			}
+			want := all(cluster.None, cluster.None)
+			if deleted {
+				want = all(cluster.UnknownTopicOrPartition, cluster.UnknownTopicID)
+			}
+			same(t, want, codes())
+		}
+	})
+}
+
 func TestFetchAnswersAtOnceWhenOneOfItsTopicsIsGone(t *testing.T) { // R16
 	inBubble(t, nil, func(b *testBroker) {
 		id := b.lead("t", 1)

@@ -34,7 +34,7 @@ func (h *Handlers) handleDeleteRecords(_ context.Context, r *wire.Request) {
 				o.ErrorCode = int16(cluster.TopicAuthorizationFailed)
 				continue
 			}
-			if _, ok := im.Partition(tp); !ok {
+			if !h.d.Replicas.Exists(im, tp) {
 				o.ErrorCode = int16(cluster.UnknownTopicOrPartition)
 				continue
 			}

@@ -39,6 +39,7 @@ import (
 func (h *Handlers) handleFetch(ctx context.Context, r *wire.Request) {
 	req := r.Msg.(*kmsg.FetchRequest)
 	im := h.d.Cache.Image()
+	nameOf := func(id cluster.TopicID) (string, bool) { return h.d.Replicas.TopicName(im, id) }
 	replicaID, replicaEpoch := cluster.BrokerID(req.ReplicaID), cluster.NoBrokerEpoch
 	if req.Version >= 15 {
 		replicaID, replicaEpoch = cluster.BrokerID(req.ReplicaState.ID), cluster.BrokerEpoch(req.ReplicaState.Epoch)
@@ -48,9 +49,9 @@ func (h *Handlers) handleFetch(ctx context.Context, r *wire.Request) {
 		SessionID:  req.SessionID,
 		Epoch:      req.SessionEpoch,
 		Follower:   replicaID >= 0,
-		Partitions: fetchPartitions(req, im.TopicName),
-		Forgotten:  forgottenPartitions(req, im.TopicName),
-		TopicName:  im.TopicName,
+		Partitions: fetchPartitions(req, nameOf),
+		Forgotten:  forgottenPartitions(req, nameOf),
+		TopicName:  nameOf,
 	})
 	if code := session.Err(); code != cluster.None {
 		r.Respond(&wire.FetchResponse{ErrorCode: int16(code)}, 0)
@@ -83,13 +84,12 @@ func (h *Handlers) handleFetch(ctx context.Context, r *wire.Request) {
 			topic = p.TP.Topic
 			mayRead = h.allowed(r, acl.Read, acl.Topic, topic)
 		}
-		_, known := im.Partition(p.TP)
 		switch {
 		case p.TP.Topic == "":
 			f.results[i] = fetchError(cluster.UnknownTopicID)
 		case !mayRead:
 			f.results[i] = fetchError(cluster.TopicAuthorizationFailed)
-		case !known:
+		case !h.d.Replicas.Exists(im, p.TP):
 			f.results[i] = fetchError(cluster.UnknownTopicOrPartition)
 		default:
 			ask.Partitions = append(ask.Partitions, p)

@@ -86,8 +86,7 @@ func reason(s *string) string {
 	return r[:min(len(r), 255)]
 }
 
-// partitionExists reports whether a partition is in this broker's metadata.
+// partitionExists reports whether this broker knows the partition.
 func (h *Handlers) partitionExists(tp cluster.TopicPartition) bool {
-	_, ok := h.d.Cache.Image().Partition(tp)
-	return ok
+	return h.d.Replicas.Exists(h.d.Cache.Image(), tp)
 }

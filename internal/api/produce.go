@@ -54,7 +54,7 @@ func (h *Handlers) handleProduce(_ context.Context, r *wire.Request) {
 		out.Partitions = make([]kmsg.ProduceResponseTopicPartition, len(t.Partitions))
 		name, known := t.Topic, true
 		if req.Version >= 13 {
-			name, known = im.TopicName(t.TopicID)
+			name, known = h.d.Replicas.TopicName(im, t.TopicID)
 		}
 		mayWrite := known && h.allowed(r, acl.Write, acl.Topic, name)
 		for pi := range t.Partitions {
@@ -98,7 +98,7 @@ func (h *Handlers) checkProduced(im *metadata.Image, tp cluster.TopicPartition, 
 	if !mayWrite {
 		return nil, cluster.TopicAuthorizationFailed
 	}
-	if _, ok := im.Partition(tp); !ok {
+	if !h.d.Replicas.Exists(im, tp) {
 		return nil, cluster.UnknownTopicOrPartition
 	}
 	if version < 3 {

@@ -3,7 +3,7 @@
 // LeaderAndIsr, StopReplica and UpdateMetadata requests (Kafka: ReplicaManager, Partition).
 //
 // Files: manager.go (construction, Run, hosted partitions), control.go with leader_and_isr.go, stop_replica.go and
-// update_metadata.go (the controller's requests), partition.go with leadership.go, isr.go, follower_state.go (one
+// update_metadata.go (the controller's requests), unannounced.go (what they have not told clients of yet), partition.go with leadership.go, isr.go, follower_state.go (one
 // partition), append.go, fetch.go, list_offsets.go, delete_records.go, epochs.go, log_dirs.go (clients' requests),
 // purgatory.go (waiting requests), alter_partition.go (ISR changes to the controller), isr_writer.go (or into the store,
 // by older protocols), fetch_session.go (KIP-227, the leader's side), fetcher*.go and follower_session.go (the follower's side), log_dir_moves.go (replicas that change their log dir), stats.go.
@@ -19,7 +19,7 @@
 //	Manager.hosted         the map of partitions, never held while another lock is taken
 //	waiter.mu              one waiting request's check, which may read partitions (so it comes before Partition.mu
 //	                       and is never taken while one of the locks above is held)
-//	purgatory shards, timer queue, alterPartitions.mu, topicTable: leaves
+//	purgatory shards, timer queue, alterPartitions.mu, topicTable, unannounced: leaves
 //
 // Callbacks named done run without any of these locks, on the goroutine that made the answer possible.
 package replica

@@ -208,7 +208,7 @@ func (m *Manager) takeStep(s *step, now time.Time) {
 	}
 }
 
-// publish makes the partitions that are new here visible to clients.
+// publish makes the partitions that are new here visible to clients. control is held.
 func (m *Manager) publish(steps []step) {
 	for i := range steps {
 		if s := &steps[i]; s.err == nil && !s.isHosted {
@@ -216,10 +216,17 @@ func (m *Manager) publish(steps []step) {
 		}
 	}
 	m.hosted.Lock()
-	defer m.hosted.Unlock()
 	for i := range steps {
 		if s := &steps[i]; s.err == nil && !s.isHosted {
 			m.hosted.partitions[s.tp] = s.p
+		}
+	}
+	m.hosted.Unlock()
+	image := m.metadata.Image()
+	for i := range steps {
+		s := &steps[i]
+		if _, announced := image.Partition(s.tp); s.err == nil && !s.isHosted && !announced {
+			m.unannounced.add(s.tp, s.topicID)
 		}
 	}
 }

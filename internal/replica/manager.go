@@ -103,6 +103,9 @@ type Manager struct {
 	env      environment
 	counters counters
 	topics   topicTable
+
+	unannounced unannounced
+
 	timers   *timerQueue
 	produces *purgatory
 	fetches  *purgatory
@@ -157,6 +160,7 @@ func New(o Options) (*Manager, error) {
 		timers: newTimerQueue(), isr: newAlterPartitions(o),
 	}
 	m.topics.topics = map[string]*topicStats{}
+	m.unannounced.topics, m.unannounced.names = map[string]*unannouncedTopic{}, map[cluster.TopicID]string{}
 	m.control.orphans = map[cluster.TopicPartition]transition{}
 	m.control.registration.own, m.control.registration.met = cluster.NoBrokerEpoch, cluster.NoBrokerEpoch
 	m.control.lost = map[cluster.TopicPartition]cluster.TopicID{}

@@ -115,6 +115,7 @@ func (m *Manager) stopLocked(stops []stop, codes []cluster.ErrorCode) []bool {
 	m.fetchers.remove(all)
 	m.moves.remove(all)
 	m.forget(doomed)
+	m.unannounced.remove(doomed)
 	for i := range stops {
 		if s := &stops[i]; accepted[i] && s.delete && s.p != nil {
 			s.p.close()

@@ -28,6 +28,8 @@ func (m *Manager) HandleUpdateMetadata(req *kmsg.UpdateMetadataRequest, on Contr
 	}
 	before := m.metadata.Image()
 	changes := m.metadata.Apply(req)
+	m.unannounced.remove(changes.Partitions)
+	m.unannounced.remove(changes.Removed)
 	if len(changes.Removed) > 0 && m.hooks.PartitionsRemoved != nil {
 		m.hooks.PartitionsRemoved(changes.Removed)
 	}
