@@ -18,8 +18,8 @@ const (
 	ReadCommitted   Isolation = 1 // up to the last stable offset
 )
 
-// FetchRequest asks to read partitions. ReplicaID tells who asks: -1 a consumer, 0 and more a follower, whose progress
-// is noted, -2 a debugger.
+// FetchRequest asks to read partitions. ReplicaID tells who asks: 0 and more a follower, whose progress is noted and who
+// reads up to the log's end; less a consumer, also one that calls itself a debugger by -2.
 type FetchRequest struct {
 	ReplicaID    cluster.BrokerID
 	ReplicaEpoch cluster.BrokerEpoch // of the follower's registration; -1 unknown
@@ -75,13 +75,11 @@ func (r *FetchResult) CountSent() {
 }
 
 func (r *FetchRequest) fromFollower() bool { return r.ReplicaID >= 0 }
-func (r *FetchRequest) leaderOnly() bool {
-	return r.fromFollower() || r.ReplicaID == -1 && !r.FollowersToo
-}
+func (r *FetchRequest) leaderOnly() bool   { return r.fromFollower() || !r.FollowersToo }
 
 func (r *FetchRequest) isolation() commitlog.Isolation {
 	switch {
-	case r.ReplicaID != -1:
+	case r.fromFollower():
 		return commitlog.LogEnd
 	case r.Isolation == ReadCommitted:
 		return commitlog.TxnCommitted

@@ -64,6 +64,8 @@ func TestFetchAnswers(t *testing.T) {
 		return FetchResult{HighWatermark: hw, LastStableOffset: hw, PreferredReadReplica: -1}
 	}
 	led := leadState{topic: "t", id: id, leader: 1, le: 5, isr: []int32{1}, replicas: []int32{1, 2}, isNew: true}
+	uncommitted := led
+	uncommitted.isr = []int32{1, 2}
 	for _, tc := range []struct {
 		name    string
 		state   leadState // default led: broker 2 is a replica out of sync
@@ -84,6 +86,10 @@ func TestFetchAnswers(t *testing.T) {
 		{name: "unknown partition", part: func(p *FetchPartition) { p.TP.Partition = 9 }, want: none(cluster.UnknownTopicOrPartition)},
 		{name: "consumer at a follower", state: leadState{topic: "t", id: id, leader: 2, le: 5, isr: []int32{1, 2}, isNew: true}, want: withLeader(none(cluster.NotLeaderOrFollower), 2, 5)},
 		{name: "consumer that may read from followers", follow: true, state: leadState{topic: "t", id: id, leader: 2, le: 5, isr: []int32{1, 2}, isNew: true}, want: at(0)},
+		{name: "debugger", replica: -2, want: at(2), values: []string{"a", "b"}},
+		{name: "debugger where nothing is committed", replica: -2, state: uncommitted, want: at(0)},
+		{name: "follower where nothing is committed", replica: 2, state: uncommitted, want: at(0), values: []string{"a", "b"}},
+		{name: "debugger at a follower", replica: -2, state: leadState{topic: "t", id: id, leader: 2, le: 5, isr: []int32{1, 2}, isNew: true}, want: withLeader(none(cluster.NotLeaderOrFollower), 2, 5)},
 		{name: "follower", replica: 2, want: at(2), values: []string{"a", "b"}},
 		{name: "follower that is no replica", replica: 3, want: withLeader(none(cluster.NotLeaderOrFollower), 1, 5)},
 		{name: "follower that is no replica but knows the epoch", replica: 3, part: func(p *FetchPartition) { p.CurrentLeaderEpoch = 5 }, want: none(cluster.UnknownLeaderEpoch)},
