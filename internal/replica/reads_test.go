@@ -158,6 +158,24 @@ func TestDeleteRecordsWaitsForLiveFollowers(t *testing.T) {
 	})
 }
 
+// The last follower that was waited for dies: nothing is waited for then.
+func TestDeleteRecordsGoesOnWhenItsFollowerIsGone(t *testing.T) {
+	withBroker(t, brokerOptions{}, func(t *testing.T, b *testBroker) {
+		b.alive(1, 2)
+		b.lead(leadState{topic: "t", leader: 1, isr: []int32{1}, replicas: []int32{1, 2}, isNew: true})
+		b.produce(1, tpT, "a", "b")
+		a := &answer[DeleteRecordsResult]{}
+		b.DeleteRecords(time.Minute, false, []DeleteRecordsPartition{{tpT, 1}}, a.set)
+		if _, done := a.result(); done {
+			t.Fatal("answered before the follower deleted")
+		}
+		b.alive(1)
+		if r, done := a.result(); !done || r != (DeleteRecordsResult{LowWatermark: 1}) {
+			t.Errorf("answered %v: %+v", done, r)
+		}
+	})
+}
+
 func TestDescribeLogDirs(t *testing.T) {
 	b := newTestBroker(t, brokerOptions{offlineDir: true})
 	b.alive(1)

@@ -39,7 +39,7 @@ func (m *Manager) HandleUpdateMetadata(req *kmsg.UpdateMetadataRequest, on Contr
 		m.wakeAll(tp)
 	}
 	if brokersLeft(before, m.metadata.Image()) {
-		m.advanceHighWatermarks()
+		m.goOnWithout()
 	}
 	return resp
 }
@@ -54,10 +54,10 @@ func brokersLeft(before, now *metadata.Image) bool {
 	return false
 }
 
-// advanceHighWatermarks lets the partitions that are led here go on which waited for a follower that was about to join
-// the ISR and is gone now. Nothing else would look at them: their ISR members have fetched everything, and producers may
-// all be waiting for acks (Kafka waits for the next append then).
-func (m *Manager) advanceHighWatermarks() {
+// goOnWithout lets the partitions that are led here go on which waited for a follower that is gone now: one that was about to
+// join the ISR holds the high watermark, any holds deletions of records. Nothing else would look at them: ISR members
+// have fetched everything, and producers may all be waiting for acks (Kafka waits for the next append or fetch then).
+func (m *Manager) goOnWithout() {
 	now := time.Now()
 	online, _ := m.online()
 	for _, p := range online {
@@ -66,6 +66,8 @@ func (m *Manager) advanceHighWatermarks() {
 		p.mu.RUnlock()
 		if advanced {
 			m.wakeAll(p.tp)
+		} else {
+			m.deletes.wake(p.tp)
 		}
 	}
 }
