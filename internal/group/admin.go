@@ -63,7 +63,7 @@ func (c *Core) handleDeleteGroup(e DeleteGroup) {
 		c.reply(e.Token, ErrorResult{})
 		return
 	}
-	c.append(records, func(code cluster.ErrorCode) { c.reply(e.Token, ErrorResult{groupAppendError(code)}) })
+	c.appendTombstones(records, func(code cluster.ErrorCode) { c.reply(e.Token, ErrorResult{groupAppendError(code)}) })
 }
 
 func (c *Core) handleDeleteOffsets(e DeleteOffsets) {
@@ -93,7 +93,7 @@ func (c *Core) handleDeleteOffsets(e DeleteOffsets) {
 		c.reply(e.Token, DeleteOffsetsResult{Errs: errs})
 		return
 	}
-	c.append(records, func(code cluster.ErrorCode) {
+	c.appendTombstones(records, func(code cluster.ErrorCode) {
 		r := DeleteOffsetsResult{Errs: errs}
 		if code != cluster.None {
 			r = DeleteOffsetsResult{Err: groupAppendError(code)}

@@ -65,10 +65,36 @@ func (c *Core) maybeEnd(g *group) []Record {
 	return []Record{groupTombstone(g.id)}
 }
 
-// appendAll writes tombstones in batches of a bounded size. Losing them is harmless: they are written again when the
-// records are loaded and expire once more.
-func (c *Core) appendAll(records []Record) {
-	for batch := range slices.Chunk(records, 1000) {
-		c.append(batch, func(cluster.ErrorCode) {})
+// appendAll writes tombstones. Losing them is harmless: they are written again when the records are loaded and expire
+// once more.
+func (c *Core) appendAll(records []Record) { c.appendTombstones(records, func(cluster.ErrorCode) {}) }
+
+// tombstoneBatchBytes bounds the keys of one batch of tombstones, unless one alone is longer. The log refuses a batch above
+// max.message.bytes whole, and with it the tombstones of groups that have nothing to do with the one that is so large.
+const tombstoneBatchBytes = 64 << 10
+
+// appendTombstones writes tombstones, of which there must be one at least for an answer, in batches of a bounded size, and calls then when
+// all are answered, with the first failure.
+func (c *Core) appendTombstones(records []Record, then func(cluster.ErrorCode)) {
+	var batches [][]Record
+	for len(records) > 0 {
+		n := 1
+		for bytes := len(records[0].Key); n < len(records); n++ {
+			if bytes += len(records[n].Key); bytes > tombstoneBatchBytes {
+				break
+			}
+		}
+		batches, records = append(batches, records[:n]), records[n:]
+	}
+	left, failure := len(batches), cluster.None
+	for _, batch := range batches {
+		c.append(batch, func(code cluster.ErrorCode) {
+			if failure == cluster.None {
+				failure = code
+			}
+			if left--; left == 0 {
+				then(failure)
+			}
+		})
 	}
 }

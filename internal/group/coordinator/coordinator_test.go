@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -194,6 +195,59 @@ func TestOffsetsOfPartitionsDeletedDuringALoadGo(t *testing.T) {
 		synctest.Wait()
 		b.wantCommitted("g", -1)
 	})
+}
+
+// However many offsets go at once, and however long the names of groups are, the tombstones fit into batches that the log takes.
+func TestAnyNumberOfOffsetsGoesAtOnce(t *testing.T) {
+	const partitions, atOnce = 12_000, 4_000
+	usual := strings.Repeat("g", 80)
+	commitAll := func(b *testBroker, id string, partitions, atOnce int) {
+		t.Helper()
+		for from := 0; from < partitions; from += atOnce {
+			c := commit(id, cluster.TopicPartition{Topic: "t"}, 1)
+			one := c.Offsets[0]
+			c.Offsets = nil
+			for p := range atOnce {
+				one.Partition = int32(from + p)
+				c.Offsets = append(c.Offsets, one)
+			}
+			b.wantCode("commit", ask[group.CommitResult](b, c).Errs[0], cluster.None)
+		}
+	}
+	for name, tc := range map[string]struct {
+		remove func(b *testBroker)
+	}{
+		"a group is deleted": {func(b *testBroker) {
+			b.wantCode("delete group", ask[group.ErrorResult](b, group.DeleteGroup{Group: usual}).Err, cluster.None)
+		}},
+		"offsets are deleted": {func(b *testBroker) {
+			e := group.DeleteOffsets{Group: usual}
+			for p := range partitions {
+				e.Partitions = append(e.Partitions, cluster.TopicPartition{Topic: "t", Partition: int32(p)})
+			}
+			b.wantCode("delete offsets", ask[group.DeleteOffsetsResult](b, e).Err, cluster.None)
+		}},
+		"a topic is deleted, of which a group with a long name has offsets, too": {func(b *testBroker) {
+			commitAll(b, strings.Repeat("a", 1<<15-1), 40, 10)
+			b.announce(topicState("t", partitions, int32(cluster.LeaderDuringDelete)))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(b *testBroker) {
+				b.announce(topicState("t", partitions, 1))
+				b.lead([]int32{1})
+				commitAll(b, usual, partitions, atOnce)
+				tc.remove(b)
+				synctest.Wait()
+				b.follow()
+				b.lead([]int32{1})
+				left := ask[group.FetchOffsetsResult](b, group.FetchOffsets{Group: usual, All: true})
+				if left.Err != cluster.None || len(left.Offsets) > 0 {
+					t.Errorf("%d offsets are back after the next load (%v)", len(left.Offsets), left.Err)
+				}
+			})
+		})
+	}
 }
 
 // A topic is deleted while nobody serves the group: who serves it next asks whether the topics exist that he has not heard of.
