@@ -79,6 +79,7 @@ type followed struct {
 
 func newFetcher(m *Manager, key fetcherKey, dial func(context.Context, cluster.BrokerID) (Conn, error)) *fetcher {
 	f := &fetcher{m: m, key: key, dial: dial, wake: make(chan struct{}, 1)}
+	f.session.none = key.express // it would outlive the fetcher at the leader, and keep a consumer's out
 	f.mu.parts = map[cluster.TopicPartition]*followed{}
 	return f
 }

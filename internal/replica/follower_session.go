@@ -12,6 +12,7 @@ import (
 // followerSession is the fetching side of a fetch session (KIP-227, Kafka: FetchSessionHandler): it sends only the
 // partitions that changed since the last request. Owned by a fetcher's goroutine. The zero value has no session.
 type followerSession struct {
+	none    bool // no session is wanted: every request is a full one
 	id      int32
 	epoch   int32
 	started bool // the leader has, or is about to have, what sent says
@@ -34,6 +35,9 @@ func (s *followerSession) fill(req *kmsg.FetchRequest, want []FetchPartition) {
 	}
 	if !s.started || s.byID != byID {
 		s.started, s.byID, s.epoch = true, byID, InitialFetchEpoch
+		if s.none {
+			s.epoch = FinalFetchEpoch
+		}
 		s.sent, s.names = make(map[cluster.TopicPartition]FetchPartition, len(want)), map[cluster.TopicID]string{}
 	}
 	req.SessionID, req.SessionEpoch = s.id, s.epoch

@@ -90,6 +90,10 @@ func TestNewPartitionsDoNotWaitForAFetchersPoll(t *testing.T) {
 		if got := m.Metrics(); got.Fetchers != 1 {
 			t.Errorf("%d fetchers are left, want the main one", got.Fetchers)
 		}
+		// Sessions of fetchers that have ended would keep those of consumers out.
+		if got := c.brokers[1].sessions.Stats(); got.Sessions != 1 {
+			t.Errorf("%d fetch sessions are left at the leader, want the main fetcher's", got.Sessions)
+		}
 	})
 }
 
