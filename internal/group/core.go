@@ -182,6 +182,23 @@ func (c *Core) handleTimer(t Timer) {
 	}
 }
 
+// Needs reports whether anything waits for the timer still. One of a member or phase that is over does nothing when it runs
+// out, and may be dropped before.
+func (c *Core) Needs(t Timer) bool {
+	g := c.groups[t.Group]
+	if g == nil {
+		return false
+	}
+	switch t.Kind {
+	case TimerJoin:
+		return g.joinDeadline != 0
+	case TimerSync:
+		return g.syncDeadline != 0
+	}
+	_, isPending := g.pending[t.Member]
+	return isPending || g.members[t.Member] != nil
+}
+
 // maybeForget drops a group that holds nothing any more; one that was stored leaves its tombstone to expireOffsets.
 // Kafka keeps such groups until the next round of expiry.
 func (c *Core) maybeForget(g *group) {

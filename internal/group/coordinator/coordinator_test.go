@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -386,6 +387,42 @@ func TestAFailedDiskGivesTheGroupsUp(t *testing.T) {
 		b.wantCode("commit", b.commit("g2", 1), cluster.NotCoordinator)
 		synctest.Wait()
 		b.wantCode("heartbeat", b.heartbeat("g", j), cluster.NotCoordinator)
+	})
+}
+
+// Clients choose how long their timers run. Those of members and groups that are gone do not pile up until then.
+func TestTimersOfWhatIsGoneDoNotPileUp(t *testing.T) {
+	const cycles = 5 * timersKept
+	inBubble(t, map[string]string{"group.initial.rebalance.delay.ms": "0", "offsets.retention.check.interval.ms": "60000"}, func(b *testBroker) {
+		b.lead([]int32{1})
+		running := func() int {
+			synctest.Wait()
+			return len(b.mu.shards[0].timers.byName)
+		}
+		leave := func(id, member string) {
+			r := ask[group.LeaveResult](b, group.Leave{Group: id, Members: []group.MemberIdentity{{MemberID: member}}})
+			b.wantCode("leave", r.Members[0], cluster.None)
+		}
+		for i := range cycles {
+			e := join("pending", "")
+			e.NewMemberID, e.RequireKnownMember, e.SessionTimeoutMs = fmt.Sprint("m", i), true, 1_800_000
+			leave("pending", ask[group.JoinResult](b, e).MemberID)
+		}
+		if n := running(); n > 2*timersKept {
+			t.Errorf("%d timers run for members that gave their ids back", n)
+		}
+		for i := range cycles {
+			e := join(fmt.Sprint("g", i), "")
+			e.RebalanceTimeoutMs = math.MaxInt32
+			leave(e.Group, ask[group.JoinResult](b, e).MemberID)
+		}
+		time.Sleep(2 * time.Minute) // fake time: the groups, empty now, go
+		e := join("last", "")
+		e.RequireKnownMember = true
+		b.wantCode("join", ask[group.JoinResult](b, e).Err, cluster.MemberIDRequired)
+		if n := running(); n > 2*timersKept {
+			t.Errorf("%d timers run for groups that are gone", n)
+		}
 	})
 }
 

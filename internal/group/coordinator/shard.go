@@ -48,12 +48,14 @@ type item struct {
 }
 
 func newShard(c *Coordinator, partition int32, before *shard) *shard {
-	return &shard{
+	s := &shard{
 		c: c, partition: partition, before: before, ended: make(chan struct{}), wake: make(chan struct{}, 1),
 		log:  c.o.Log.With("topic", cluster.GroupOffsetsTopic, "partition", partition),
-		core: group.New(c.coreConfig()), waiting: map[group.Token]func(any){}, timers: newTimers(),
+		core: group.New(c.coreConfig()), waiting: map[group.Token]func(any){},
 		codec: record.Codec(c.o.Config.Broker().OffsetsTopicCompressionCodec),
 	}
+	s.timers = newTimers(func(t group.Timer) bool { return s.core.Needs(t) })
+	return s
 }
 
 func (c *Coordinator) coreConfig() group.Config {

@@ -7,11 +7,17 @@ import (
 	"klamm/internal/group"
 )
 
-// timers are a shard's running timers, by name and by time. Owned by the shard.
+// timers are a shard's running timers, by name and by time. Nobody stops a timer; instead those that nobody needs any more are
+// swept out whenever their number has doubled: clients choose how long they would run. Owned by the shard.
 type timers struct {
-	byName map[group.Timer]*entry
-	queue  entries
+	needs   func(group.Timer) bool // of the core
+	byName  map[group.Timer]*entry
+	queue   entries
+	sweepAt int // how many timers make the next sweep
 }
+
+// timersKept is the number of timers up to which none are swept out.
+const timersKept = 1024
 
 // entry is one running timer.
 type entry struct {
@@ -20,7 +26,9 @@ type entry struct {
 	index int // in the queue
 }
 
-func newTimers() timers { return timers{byName: map[group.Timer]*entry{}} }
+func newTimers(needs func(group.Timer) bool) timers {
+	return timers{needs: needs, byName: map[group.Timer]*entry{}, sweepAt: timersKept}
+}
 
 // start runs a timer, or moves the one of that name.
 func (t *timers) start(name group.Timer, at group.Time) {
@@ -32,6 +40,26 @@ func (t *timers) start(name group.Timer, at group.Time) {
 	e := &entry{timer: name, at: at}
 	t.byName[name] = e
 	heap.Push(&t.queue, e)
+	if len(t.queue) > t.sweepAt {
+		t.sweep()
+	}
+}
+
+// sweep drops the timers that are not needed.
+func (t *timers) sweep() {
+	needed := t.queue[:0]
+	for _, e := range t.queue {
+		if !t.needs(e.timer) {
+			delete(t.byName, e.timer)
+			continue
+		}
+		e.index = len(needed)
+		needed = append(needed, e)
+	}
+	clear(t.queue[len(needed):])
+	t.queue = needed
+	heap.Init(&t.queue)
+	t.sweepAt = max(timersKept, 2*len(needed))
 }
 
 // due takes the first timer that has run out.
