@@ -77,7 +77,8 @@ func (m *Manager) brokerEpochStaleLocked(epoch cluster.BrokerEpoch) bool {
 	return epoch != cluster.NoBrokerEpoch && epoch < r.met
 }
 
-// takeOfflineLocked marks partitions as lying on a failed disk. control is held.
+// takeOfflineLocked marks partitions as lying on a failed disk. Coordinators give up what they led at once: another broker is about to
+// (Kafka's go on until they have to write). control is held.
 func (m *Manager) takeOfflineLocked(tps []cluster.TopicPartition) {
 	m.fetchers.remove(tps)
 	m.moves.remove(tps)
@@ -93,9 +94,16 @@ func (m *Manager) takeOfflineLocked(tps []cluster.TopicPartition) {
 		m.hosted.partitions[tp] = nil
 	}
 	m.hosted.Unlock()
+	var resigned []PartitionEpoch
 	for _, p := range closing {
+		if leader, epoch := p.leadership(); leader == m.cfg.BrokerID && cluster.IsInternalTopic(p.tp.Topic) {
+			resigned = append(resigned, PartitionEpoch{p.tp, epoch})
+		}
 		p.close()
 		m.topics.leave(p.tp.Topic)
+	}
+	if len(resigned) > 0 && m.hooks.LeadershipChanged != nil {
+		m.hooks.LeadershipChanged(nil, resigned)
 	}
 }
 

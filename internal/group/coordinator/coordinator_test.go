@@ -379,6 +379,21 @@ func TestTransactionalOffsetsWaitForTheirMarker(t *testing.T) {
 	})
 }
 
+// The disk fails under another partition's write. Who only sends heartbeats and reads offsets must look for the coordinator, too: the groups
+// go on elsewhere.
+func TestAFailedDiskGivesTheGroupsUpAtOnce(t *testing.T) {
+	inBubble(t, nil, func(b *testBroker) {
+		b.lead([]int32{1})
+		b.wantCode("commit", b.commit("g", 3), cluster.None)
+		j := b.member("g")
+		b.wantCode("heartbeat", b.heartbeat("g", j), cluster.None)
+		b.replicas.OnLogDirFailure("/data", errors.New("the disk is gone"))
+		b.wantCode("heartbeat", b.heartbeat("g", j), cluster.NotCoordinator)
+		_, code := b.committed("g")
+		b.wantCode("fetch", code, cluster.NotCoordinator)
+	})
+}
+
 func TestAFailedDiskGivesTheGroupsUp(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
 		b.lead([]int32{1})

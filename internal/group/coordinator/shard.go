@@ -183,7 +183,7 @@ func (s *shard) handle(it item) {
 	r, isRequest := it.event.(group.Request)
 	if !isRequest {
 		if a, ok := it.event.(group.Appended); ok && a.Err == cluster.KafkaStorageError {
-			// The log dir has failed. Nobody announces the end of the leadership then.
+			// The log dir has failed, whose announcement is on its way, or this log alone, which nobody announces.
 			s.log.Warn("cannot store offsets, giving the partition's groups up", "err", a.Err)
 			s.c.abandon(s)
 		}
