@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"klamm/internal/cluster"
+	"klamm/internal/commitlog"
+	"klamm/internal/record"
 )
 
 // withCluster runs fn with n running brokers under fake time.
@@ -238,5 +240,38 @@ func TestStoppedPartitionsAreNotFollowed(t *testing.T) {
 			t.Errorf("ISR (-want +got):\n%s", diff)
 		}
 		pass(time.Second)
+	})
+}
+
+// Logs of brokers whose cluster state was restored from an old copy may have epochs that the leader never had. Such a follower cannot go
+// on, and must not ask without a pause.
+func TestAFollowerWithAnEpochThatItsLeaderNeverHadPauses(t *testing.T) {
+	withCluster(t, 2, nil, func(t *testing.T, c *testCluster) {
+		c.create(tpT, 1, 2)
+		c.produce(tpT, -1, "a")
+		pass(2 * time.Second)
+		c.produce(tpT, -1, "b")
+		pass(2 * time.Second)
+		p, _ := c.brokers[2].m.Partition(tpT)
+		later := testBatch("b")
+		record.Assign(later, 1, 10, -1)
+		if err := p.asFollower(p.State().LeaderEpoch, func(log *commitlog.Log) error {
+			_, err := log.TruncateTo(1)
+			if err == nil {
+				_, err = log.AppendAsFollower(later)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c.mu.Lock()
+		c.truth[tpT].bump()
+		c.tellLocked([]cluster.TopicPartition{tpT})
+		c.mu.Unlock()
+		before := c.brokers[1].m.Metrics().FetchRequests
+		pass(10 * time.Second)
+		if n := c.brokers[1].m.Metrics().FetchRequests - before; n < 5 || n > 30 {
+			t.Errorf("%d fetches in ten seconds", n)
+		}
 	})
 }

@@ -210,6 +210,12 @@ func (f *fetcher) restart(ctx context.Context, part *followed) {
 		f.failed(part, "log not set back to the leader's range", err)
 		return
 	}
+	if offset == part.offset {
+		// It is in the leader's range: the leader does not know the epoch of the last record here, as when the cluster's state was
+		// restored from an old copy. Asking at once would give the same answer (Kafka does).
+		f.refused(part)
+		return
+	}
 	f.m.log.Info("fetch offset set back to the leader's range", "topic", part.tp.Topic, "partition", part.tp.Partition, "leader", f.key.leader, "offset", offset)
 	f.mu.Lock()
 	defer f.mu.Unlock()
