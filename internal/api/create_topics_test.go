@@ -384,6 +384,48 @@ func TestCreateTopicsWaitsForItsOwnTopicNotForTheName(t *testing.T) {
 }
 
 // The controller's broker stops while a topic that was written has no leaders yet: its client is told that the topic is there.
+// R20: who creates a topic or partitions may use them at once, at any broker: the answer comes when all have been told, except those that do not
+// answer the controller.
+func TestCreationsAreAnsweredWhenTheBrokersHaveBeenTold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		timeoutMs int32
+		hearAfter time.Duration // 0: never
+		want      time.Duration
+	}{
+		"they answer after a while": {30_000, 200 * time.Millisecond, 200 * time.Millisecond},
+		"one does not answer":       {30_000, 0, toldWaitMax},
+		"nor within the timeout":    {100, 0, 100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(b *testBroker) {
+				told := func(what string, ask func() int16) {
+					t.Helper()
+					b.ctl.deafen()
+					if tc.hearAfter > 0 {
+						hear := time.AfterFunc(tc.hearAfter, b.ctl.hear)
+						defer hear.Stop()
+					}
+					began := time.Now()
+					code := cluster.ErrorCode(ask())
+					if took := time.Since(began); code != cluster.None || took != tc.want {
+						t.Errorf("%s: %v after %v, want %v after %v", what, code, took, cluster.None, tc.want)
+					}
+					b.ctl.hear()
+				}
+				told("create topics", func() int16 {
+					return b.do(7, createRequest(tc.timeoutMs, newTopic("t", 1, 1))).(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode
+				})
+				told("create partitions", func() int16 {
+					req := kmsg.NewPtrCreatePartitionsRequest()
+					req.TimeoutMillis = tc.timeoutMs
+					req.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: "t", Count: 3}}
+					return b.do(3, req).(*kmsg.CreatePartitionsResponse).Topics[0].ErrorCode
+				})
+			})
+		})
+	}
+}
+
 func TestCreateTopicsIsAnsweredWhenTheBrokerStops(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
 		b.ctl.announces.Store(false)

@@ -88,6 +88,9 @@ type Controller interface {
 	OnDeletionRefused(refused func(topic string, czxid int64)) (stop func())
 	AllocateProducerIDs(ctx context.Context, req *kmsg.AllocateProducerIDsRequest, done func(*kmsg.AllocateProducerIDsResponse))
 	AlterPartition(ctx context.Context, req *kmsg.AlterPartitionRequest, done func(*kmsg.AlterPartitionResponse))
+	// AfterAnswers calls done once every broker has answered what the active controller has sent it up to now, at once where it is another
+	// broker. done may run before AfterAnswers returns and must not block; brokers that do not answer are waited for until they are gone.
+	AfterAnswers(done func())
 }
 
 // ControlledShutdowner is what a Controller may offer besides; then ControlledShutdown is served.
@@ -135,7 +138,7 @@ func New(d Deps) *Handlers {
 	h := &Handlers{
 		d:           d,
 		serve:       map[int16]func(context.Context, *wire.Request){},
-		admin:       &topicAdmin{log: d.Log, config: d.Config, cache: d.Cache, store: d.Store},
+		admin:       &topicAdmin{log: d.Log, config: d.Config, cache: d.Cache, store: d.Store, afterAnswers: d.Controller.AfterAnswers},
 		adminLanes:  newLanes(d.Log),
 		controlLane: newLanes(d.Log),
 		configs:     newConfigFollower(d),

@@ -281,6 +281,8 @@ type testController struct {
 	elections       elections
 
 	mu        sync.Mutex
+	deaf      bool                                    // some broker does not answer the controller
+	untold    []func()                                // what waits for that
 	listening map[int]func(topic string, czxid int64) // for refused deletions
 	listened  int
 }
@@ -390,7 +392,37 @@ func (c *testController) announce(states []kmsg.UpdateMetadataRequestTopicState)
 	c.cache.Apply(req)
 }
 
-func (c *testController) IsActive() bool                       { return c.active.Load() }
+func (c *testController) IsActive() bool { return c.active.Load() }
+func (c *testController) AfterAnswers(done func()) {
+	c.mu.Lock()
+	held := c.deaf
+	if held {
+		c.untold = append(c.untold, done)
+	}
+	c.mu.Unlock()
+	if !held {
+		done()
+	}
+}
+
+// deafen has AfterAnswers wait until hear.
+func (c *testController) deafen() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deaf = true
+}
+
+// hear answers for the brokers that were deaf.
+func (c *testController) hear() {
+	c.mu.Lock()
+	untold := c.untold
+	c.deaf, c.untold = false, nil
+	c.mu.Unlock()
+	for _, done := range untold {
+		done()
+	}
+}
+
 func (c *testController) ActiveControllerID() cluster.BrokerID { return 0 }
 
 func (c *testController) TopicName(id cluster.TopicID) (string, bool) {

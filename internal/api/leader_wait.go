@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"klamm/internal/cluster"
@@ -70,8 +71,13 @@ func (h *Handlers) EndWaits(ctx context.Context) error {
 	return nil
 }
 
+// toldWaitMax bounds the wait for brokers that do not answer, which a frozen one does not before its session is over.
+const toldWaitMax = 500 * time.Millisecond
+
 // awaitLeaders calls done once every partition of the topics has a leader in this broker's cache, or at the deadline.
-// What is unfinished then goes on all the same (Kafka: DelayedCreatePartitions).
+// What is unfinished then goes on all the same (Kafka: DelayedCreatePartitions). On the controller's broker the others have been told, too,
+// before done is called: else a client that goes on at once would hear from the new leaders that they do not know the topic
+// (Kafka does not wait for them).
 func (a *topicAdmin) awaitLeaders(waits []leaderWait, timeout time.Duration, done func()) {
 	names := make([]string, len(waits))
 	for i, w := range waits {
@@ -90,18 +96,45 @@ func (a *topicAdmin) awaitLeaders(waits []leaderWait, timeout time.Duration, don
 		done()
 		return
 	}
-	a.cache.Await(names, time.Now().Add(timeout), allHave, func(ok bool) {
+	deadline := time.Now().Add(timeout)
+	finish := func() {
+		if a.waiting.take(open) {
+			done()
+		}
+	}
+	a.cache.Await(names, deadline, allHave, func(ok bool) {
+		if ok {
+			a.awaitTold(deadline, finish)
+			return
+		}
 		if !a.waiting.take(open) {
 			return
 		}
 		im := a.cache.Image()
 		for _, w := range waits {
-			if !ok && !hasLeaders(im, w.topic, w.id, w.partitions) {
+			if !hasLeaders(im, w.topic, w.id, w.partitions) {
 				*w.err = answerError{Code: cluster.RequestTimedOut}
 			}
 		}
 		done()
 	})
+}
+
+// awaitTold calls finish, maybe more than once, when the brokers have been told what the controller has to say, and at the deadline
+// or after toldWaitMax at the latest.
+func (a *topicAdmin) awaitTold(deadline time.Time, finish func()) {
+	var told atomic.Bool
+	a.afterAnswers(func() {
+		told.Store(true)
+		finish()
+	})
+	if told.Load() {
+		return
+	}
+	if latest := time.Now().Add(toldWaitMax); latest.Before(deadline) {
+		deadline = latest
+	}
+	a.cache.Await(nil, deadline, func(*metadata.Image) bool { return told.Load() }, func(bool) { finish() })
 }
 
 // hasLeaders reports whether the topic of that id (zero: of any id) has a leader in each of its partitions. A cache that

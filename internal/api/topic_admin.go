@@ -28,6 +28,8 @@ type topicAdmin struct {
 	// intn picks the random starts of replica assignments; nil takes math/rand.
 	intn    func(n int) int
 	waiting openWaits
+	// afterAnswers is Controller.AfterAnswers.
+	afterAnswers func(done func())
 }
 
 // chargeQuota asks for a number of partition mutations (KIP-599) and returns the refusal, if any. nil allows everything.

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -169,6 +170,24 @@ func (d *Driver) ControlledShutdown(_ context.Context, req *kmsg.ControlledShutd
 		}
 		done(resp)
 	})
+}
+
+// AfterAnswers calls done once every broker has answered what this controller has sent it up to now, or is no longer sent
+// anything: at once on a broker that is not the controller. done may run before AfterAnswers returns, and on any goroutine; it must not
+// block. A broker that is frozen is waited for until its session ends: callers bound the wait.
+func (d *Driver) AfterAnswers(done func()) {
+	senders := *d.senders.Load()
+	var left atomic.Int64
+	left.Store(int64(len(senders)) + 1)
+	one := func() {
+		if left.Add(-1) == 0 {
+			done()
+		}
+	}
+	for _, s := range senders {
+		s.afterAnswers(one)
+	}
+	one()
 }
 
 // SetUncleanLeaderElection tells the controller the broker default of unclean.leader.election.enable after it changed.

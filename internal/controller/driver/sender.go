@@ -59,12 +59,62 @@ type sender struct {
 	wake chan struct{} // capacity 1
 	mu   struct {
 		sync.Mutex
-		queue   []queued
-		entries int // partitions named by the requests in queue
+		queue    []queued
+		entries  int   // partitions named by the requests in queue
+		pushed   int64 // requests that were queued so far
+		answered int64 // of them, those that the broker has answered
+		marks    []mark
+		over     bool // run is at its end: nothing more is answered
 	}
 	waits     timings // time in queue
 	resends   atomic.Int64
 	connected atomic.Bool
+}
+
+// mark waits for the answers to the first upTo requests.
+type mark struct {
+	upTo int64
+	done func()
+}
+
+// afterAnswers calls done, maybe before it returns, once everything that was pushed so far is answered, or the sender ends.
+func (s *sender) afterAnswers(done func()) {
+	s.mu.Lock()
+	waits := !s.mu.over && s.mu.answered < s.mu.pushed
+	if waits {
+		s.mu.marks = append(s.mu.marks, mark{s.mu.pushed, done})
+	}
+	s.mu.Unlock()
+	if !waits {
+		done()
+	}
+}
+
+// noteAnswer counts one more answer and tells those who waited for it.
+func (s *sender) noteAnswer() {
+	s.mu.Lock()
+	s.mu.answered++
+	n := 0
+	for n < len(s.mu.marks) && s.mu.marks[n].upTo <= s.mu.answered {
+		n++
+	}
+	reached := s.mu.marks[:n]
+	s.mu.marks = s.mu.marks[n:]
+	s.mu.Unlock()
+	for _, m := range reached {
+		m.done()
+	}
+}
+
+// endMarks tells all that wait for answers that none will come.
+func (s *sender) endMarks() {
+	s.mu.Lock()
+	left := s.mu.marks
+	s.mu.marks, s.mu.over = nil, true
+	s.mu.Unlock()
+	for _, m := range left {
+		m.done()
+	}
 }
 
 // push appends a request. It reports false, and leaves the queue as it is, when the request does not fit.
@@ -76,6 +126,7 @@ func (s *sender) push(r outgoing) bool {
 	if fits {
 		s.mu.queue = append(s.mu.queue, queued{r, time.Now()})
 		s.mu.entries += n
+		s.mu.pushed++
 	}
 	s.mu.Unlock()
 	if fits {
@@ -109,6 +160,7 @@ func (s *sender) queueSize() int {
 // run delivers until ctx ends.
 func (s *sender) run(ctx context.Context) {
 	defer close(s.stopped)
+	defer s.endMarks()
 	if s.after != nil {
 		// The former sender's last request must not arrive after a request of this one.
 		<-s.after
@@ -130,6 +182,7 @@ func (s *sender) run(ctx context.Context) {
 		if !ok {
 			return
 		}
+		s.noteAnswer()
 		if ev := q.reply(resp); ev != nil && !s.deliver(ctx, ev) {
 			return
 		}

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +88,43 @@ func TestRequestsArriveInOrderOneAtATime(t *testing.T) {
 		if len(s.events) != 3 || s.waits.snapshot().Count != 3 {
 			t.Errorf("%d replies, %d timed", len(s.events), s.waits.snapshot().Count)
 		}
+	})
+}
+
+func TestWhoWaitsForAnswersHearsOfThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := wiretest.NewNet()
+		b := newFakeBroker(t, n, 2).start()
+		defer b.stop()
+		s := startSender(t, n)
+		var told []string
+		wait := func(name string) { s.afterAnswers(func() { told = append(told, name) }) }
+		want := func(when string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if !slices.Equal(told, want) {
+				t.Errorf("%s: %v, want %v", when, told, want)
+			}
+		}
+		wait("nothing sent")
+		want("nothing was sent", "nothing sent")
+		b.setHold(true)
+		s.push(update(1))
+		wait("first")
+		s.push(update(2))
+		wait("second")
+		wait("second again")
+		want("the broker does not answer", "nothing sent")
+		b.setHold(false)
+		want("it answers", "nothing sent", "first", "second", "second again")
+		b.setHold(true)
+		s.push(update(3))
+		s.push(update(4))
+		wait("at the end")
+		s.end()
+		want("the sender has ended", "nothing sent", "first", "second", "second again", "at the end")
+		wait("after the end")
+		want("after the end", "nothing sent", "first", "second", "second again", "at the end", "after the end")
 	})
 }
 
