@@ -45,8 +45,9 @@ func (b *broker) moveLeaderships(ctx context.Context) {
 		return
 	}
 	began := time.Now()
-	end := began.Add(time.Duration(b.cfg.ControlledShutdownMaxRetries) * b.cfg.ControlledShutdownRetryBackoff)
-	ctx, cancel := context.WithDeadline(ctx, later(end, began.Add(b.cfg.ControlledShutdownRetryBackoff)))
+	tries, last := movingTime(b.cfg)
+	end := began.Add(tries)
+	ctx, cancel := context.WithDeadline(ctx, began.Add(last))
 	defer cancel()
 	for pause := controlledShutdownPause; ; pause = min(2*pause, b.cfg.ControlledShutdownRetryBackoff) {
 		remaining, err := b.askControlledShutdown(ctx)
@@ -67,6 +68,17 @@ func (b *broker) moveLeaderships(ctx context.Context) {
 			return // it is no longer a broker of the cluster: nothing to move
 		}
 	}
+}
+
+// movingTime is for how long the broker asks, as configured, and when its last question ends. What the rest of a clean stop may take
+// is kept free: a broker that waited longer would leave without the marks of one, and its session would have to expire.
+func movingTime(c *config.Broker) (tries, last time.Duration) {
+	const most = stopTimeout - stopReserve
+	retries, pause := time.Duration(c.ControlledShutdownMaxRetries), c.ControlledShutdownRetryBackoff
+	if tries = most; pause <= 0 || retries <= most/pause {
+		tries = retries * pause
+	}
+	return tries, min(max(tries, pause), most)
 }
 
 // alone reports whether no other broker is registered.

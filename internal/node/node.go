@@ -34,8 +34,12 @@ import (
 	"klamm/internal/wire"
 )
 
-// stopTimeout bounds a clean stop: past it the broker gives up waiting and reports what hangs.
-const stopTimeout = 45 * time.Second
+// stopTimeout bounds a clean stop: past it the broker gives up waiting and reports what hangs. stopReserve of it is not for moving
+// leaderships, but for requests to drain and logs to be closed.
+const (
+	stopTimeout = 45 * time.Second
+	stopReserve = 15 * time.Second
+)
 
 // Options is what a broker is started with. Config is required, and Log or LogLevels.
 type Options struct {
