@@ -59,9 +59,14 @@ func (p *Partition) expandISR(id cluster.BrokerID, endOffset int64) {
 }
 
 // checkISR is the periodic look at a led partition: followers that lag leave the ISR, and a change that the controller
-// refused without new metadata following is proposed again, so that no answer of a stale controller freezes the ISR.
+// refused without new metadata following is proposed again, so that no answer of a stale controller freezes the ISR. The high
+// watermark goes on if what held it is over: a follower that was about to join has stopped fetching, min.insync.replicas
+// was lowered (Kafka waits for the next append or fetch).
 func (p *Partition) checkISR(now time.Time) {
 	p.mu.RLock()
+	if p.advanceHighWatermarkLocked(now) {
+		defer p.env.highWatermarkMoved(p.tp) // without the locks below
+	}
 	led := p.isLeaderLocked() && len(p.mu.assignment.Replicas) > 1
 	act := led && (p.mu.isr.pending != nil && p.mu.isr.pending.parked || p.mu.isr.pending == nil && len(p.laggingLocked(now)) > 0)
 	p.mu.RUnlock()
@@ -155,8 +160,8 @@ func (p *Partition) isrAnswered(change *isrChange, answer cluster.LeaderAndISR, 
 	default:
 		p.env.counters.failedISRUpdates.Add(1)
 		again = p.isrRefusedLocked(change, code)
-		// The follower that was refused holds the high watermark no more. If all others have fetched everything, none of
-		// their fetches would come to move it (Kafka waits for the next append).
+		// The follower that was refused holds the high watermark no more, unless it counts as caught up. If all others have fetched
+		// everything, none of their fetches would come to move it (Kafka waits for the next append).
 		hwMoved = p.mu.isr.pending == nil && p.advanceHighWatermarkLocked(time.Now())
 	}
 	p.mu.Unlock()
