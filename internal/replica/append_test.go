@@ -203,32 +203,30 @@ func TestTheHighWatermarkGoesOnByItself(t *testing.T) {
 	for name, tc := range map[string]struct {
 		isr     []int32
 		minISR  int
-		prepare func(b *testBroker, log *config.LogConfig)
-		end     func(log *config.LogConfig)
+		prepare func(b *testBroker)
+		end     func(b *testBroker)
 	}{
-		"a follower that was about to join has stopped": {[]int32{1, 2}, 1, func(b *testBroker, _ *config.LogConfig) {
+		"a follower that was about to join has stopped": {[]int32{1, 2}, 1, func(b *testBroker) {
 			b.follow(3, tpT, 0)
 			synctest.Wait() // the controller refuses it
 			b.produce(1, tpT, "x")
 			b.follow(2, tpT, 1)
-		}, func(*config.LogConfig) {}},
-		"min.insync.replicas is lowered": {[]int32{1}, 2, func(b *testBroker, _ *config.LogConfig) {
+		}, func(*testBroker) {}},
+		"min.insync.replicas is lowered": {[]int32{1}, 2, func(b *testBroker) {
 			b.produce(1, tpT, "x")
-		}, func(log *config.LogConfig) { log.MinInSyncReplicas = 1 }},
+		}, func(b *testBroker) { b.configure(minISR(1)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &scriptedController{answers: []func(*kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error){answerAll(cluster.IneligibleReplica)}}
 			withBroker(t, brokerOptions{logConfig: minISR(tc.minISR), controller: c}, func(t *testing.T, b *testBroker) {
 				b.alive(1, 2, 3)
 				b.lead(leadState{topic: "t", leader: 1, isr: tc.isr, replicas: []int32{1, 2, 3}, isNew: true})
-				p, _ := b.Partition(tpT)
-				cfg := p.Log().Config()
-				tc.prepare(b, cfg)
+				tc.prepare(b)
 				if s := b.state(tpT); s.HighWatermark != 0 {
 					t.Fatalf("high watermark %d, though it is held", s.HighWatermark)
 				}
 				consumer := b.consume(time.Hour, fetchPart(tpT, 0))
-				tc.end(cfg)
+				tc.end(b)
 				pass(time.Minute)
 				if s := b.state(tpT); s.HighWatermark != 1 {
 					t.Errorf("high watermark %d after a minute", s.HighWatermark)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -26,6 +27,7 @@ type testBroker struct {
 	logs   *commitlog.Manager
 	cache  *metadata.Cache
 	faults *faultSwitch
+	config atomic.Pointer[config.LogConfig] // of all topics
 
 	mu       sync.Mutex
 	elected  []PartitionEpoch
@@ -101,8 +103,9 @@ func newTestBroker(t testing.TB, o brokerOptions) *testBroker {
 	if o.logConfig != nil {
 		o.logConfig(lc)
 	}
+	b.config.Store(lc)
 	logs, err := commitlog.Open(context.Background(), commitlog.Options{
-		Dirs: dirs, BrokerID: b.id, ClusterID: "test", LogConfig: func(string) *config.LogConfig { return lc },
+		Dirs: dirs, BrokerID: b.id, ClusterID: "test", LogConfig: func(string) *config.LogConfig { return b.config.Load() },
 		OnDirFailure: func(dir string, err error) { b.OnLogDirFailure(dir, err) },
 	})
 	if err != nil {
@@ -156,6 +159,14 @@ func (b *testBroker) HandleStopReplica(req *kmsg.StopReplicaRequest) *kmsg.StopR
 
 func (b *testBroker) HandleUpdateMetadata(req *kmsg.UpdateMetadataRequest) *kmsg.UpdateMetadataResponse {
 	return b.Manager.HandleUpdateMetadata(req, 0)
+}
+
+// configure changes the topics' configs.
+func (b *testBroker) configure(change func(*config.LogConfig)) {
+	next := *b.config.Load()
+	change(&next)
+	b.config.Store(&next)
+	b.logs.UpdateAllConfigs()
 }
 
 // start runs the broker and its logs; the returned function stops both and waits.
