@@ -140,20 +140,21 @@ func (g *group) supports(protocolType string, ps []Protocol) bool {
 	return g.protocolType == protocolType && slices.ContainsFunc(ps, func(p Protocol) bool { return common[p.Name] })
 }
 
-// commonProtocols are the names that every member supports.
+// commonProtocols are the names that every member supports. Nothing bounds how many a member lists, maybe twice.
 func (g *group) commonProtocols() map[string]bool {
-	count := map[string]int{}
+	supporters := map[string]int{} // of each name that all members so far support
+	seen := 0
 	for _, m := range g.members {
-		for i, p := range m.protocols {
-			isSame := func(q Protocol) bool { return q.Name == p.Name }
-			if !slices.ContainsFunc(m.protocols[:i], isSame) {
-				count[p.Name]++
+		for _, p := range m.protocols {
+			if supporters[p.Name] == seen {
+				supporters[p.Name]++
 			}
 		}
+		seen++
 	}
 	common := map[string]bool{}
-	for name, c := range count {
-		if c == len(g.members) {
+	for name, n := range supporters {
+		if n == seen {
 			common[name] = true
 		}
 	}
