@@ -3,6 +3,7 @@ package api
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -132,4 +133,23 @@ func TestAssignmentIsBalanced(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An assignment by hand is as long as a client makes it; looking at it must not keep a worker busy for minutes.
+func TestLongAssignmentsAreLookedAtInOnePass(t *testing.T) {
+	ids := make([]cluster.BrokerID, 300_000)
+	for i := range ids {
+		ids[i] = cluster.BrokerID(i)
+	}
+	began := time.Now()
+	if hasDuplicates(ids) || !hasDuplicates(append(ids, 7)) {
+		t.Error("duplicates are not told")
+	}
+	got := strangers([][]cluster.BrokerID{ids, ids}, func(id cluster.BrokerID) bool { return id < 2 })
+	if len(got) != len(ids)-2 || got[0] != 2 {
+		t.Errorf("%d strangers, the first %d", len(got), got[0])
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
 }

@@ -158,16 +158,10 @@ func (a *topicAdmin) newPartitions(p *partitionAddition, first []cluster.BrokerI
 // checkNewPartitions validates assignments given by hand (Kafka: createPartitions and validateReplicaAssignment). That
 // all brokers are available, which Kafka checks again later, follows from the first rule.
 func checkNewPartitions(lists [][]cluster.BrokerID, increment, old, replicationFactor int, brokers []brokerRack) answerError {
-	var unknown []cluster.BrokerID
-	for _, replicas := range lists {
-		for _, id := range replicas {
-			known := slices.ContainsFunc(brokers, func(b brokerRack) bool { return b.ID == id })
-			if !known && !slices.Contains(unknown, id) {
-				unknown = append(unknown, id)
-			}
-		}
+	isKnown := func(id cluster.BrokerID) bool {
+		return slices.ContainsFunc(brokers, func(b brokerRack) bool { return b.ID == id })
 	}
-	if len(unknown) > 0 {
+	if unknown := strangers(lists, isKnown); len(unknown) > 0 {
 		return errorf(cluster.InvalidReplicaAssignment, "Unknown broker(s) in replica assignment: %s.", joinIDs(unknown))
 	}
 	if len(lists) != increment {

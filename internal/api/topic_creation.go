@@ -306,15 +306,11 @@ func (v *creationValidator) checkAssignment(c *topicCreation) answerError {
 	if len(c.assignment[0]) == 0 {
 		return errorf(cluster.InvalidReplicaAssignment, "Every partition needs at least one replica.")
 	}
-	var dead []cluster.BrokerID
-	for _, p := range partitions {
-		for _, id := range c.assignment[p] {
-			if !v.image.HasBroker(id) && !slices.Contains(dead, id) {
-				dead = append(dead, id)
-			}
-		}
+	lists := make([][]cluster.BrokerID, len(partitions))
+	for i, p := range partitions {
+		lists[i] = c.assignment[p]
 	}
-	if len(dead) > 0 {
+	if dead := strangers(lists, v.image.HasBroker); len(dead) > 0 {
 		slices.Sort(dead)
 		return errorf(cluster.InvalidReplicaAssignment, "Replica assignment names brokers that are not live: %s. Live brokers: %s.",
 			joinIDs(dead), joinIDs(idsOf(v.image.Brokers())))
@@ -380,11 +376,26 @@ func idsOf(brokers []cluster.Broker) []cluster.BrokerID {
 	return out
 }
 
+// hasDuplicates and strangers look at lists that a client wrote, of any length.
 func hasDuplicates(ids []cluster.BrokerID) bool {
-	for i, id := range ids {
-		if slices.Contains(ids[:i], id) {
-			return true
+	seen := make(map[cluster.BrokerID]struct{}, len(ids))
+	for _, id := range ids {
+		seen[id] = struct{}{}
+	}
+	return len(seen) < len(ids)
+}
+
+// strangers lists the brokers in the lists that are not known, each once, by first appearance.
+func strangers(lists [][]cluster.BrokerID, known func(cluster.BrokerID) bool) (out []cluster.BrokerID) {
+	seen := map[cluster.BrokerID]struct{}{}
+	for _, ids := range lists {
+		for _, id := range ids {
+			if _, again := seen[id]; again || known(id) {
+				continue
+			}
+			seen[id] = struct{}{}
+			out = append(out, id)
 		}
 	}
-	return false
+	return out
 }
