@@ -164,6 +164,8 @@ func (c *FetchSessionCache) Begin(req FetchSessionRequest) *FetchContext {
 		if req.SessionID != NoFetchSession {
 			c.remove(req.SessionID)
 		}
+		req.Partitions = withoutRepetitions(req.Partitions)
+		ctx.req.Partitions = req.Partitions
 		ctx.parts, ctx.create = req.Partitions, req.Epoch == InitialFetchEpoch && c.slots > 0
 		return ctx
 	}
@@ -190,6 +192,25 @@ func (c *FetchSessionCache) Begin(req FetchSessionRequest) *FetchContext {
 	}
 	ctx.takePartitionsLocked(s)
 	return ctx
+}
+
+// withoutRepetitions lists each partition once, at its first place, as it is listed last (Kafka: FetchRequest.fetchData).
+func withoutRepetitions(parts []FetchPartition) []FetchPartition {
+	if len(parts) < 2 {
+		return parts
+	}
+	at := make(map[sessionKey]int, len(parts))
+	out := parts[:0:len(parts)]
+	for _, p := range parts {
+		key := keyOf(p.TP, p.TopicID)
+		if i, again := at[key]; again {
+			out[i] = p
+			continue
+		}
+		at[key] = len(out)
+		out = append(out, p)
+	}
+	return out
 }
 
 func (s *fetchSession) checkLocked(req *FetchSessionRequest) cluster.ErrorCode {

@@ -91,6 +91,29 @@ func TestFetchSessionCarriesDifferencesOnly(t *testing.T) {
 	}
 }
 
+// A partition that a request lists twice is read once, as it is listed last: each place would be one that every append to it has to look at
+// while the fetch waits.
+func TestAPartitionListedTwiceIsReadOnce(t *testing.T) {
+	id := cluster.NewTopicID()
+	byID := func(i int, offset int64) FetchPartition {
+		p := sessionPart(i, offset)
+		p.TopicID, p.TP.Topic = id, ""
+		return p
+	}
+	for name, part := range map[string]func(int, int64) FetchPartition{"by name": sessionPart, "by an id that is not known": byID} {
+		for _, epoch := range []int32{InitialFetchEpoch, FinalFetchEpoch} {
+			c := NewFetchSessionCache(10, time.Minute)
+			ctx := c.Begin(FetchSessionRequest{Version: 13, Epoch: epoch, Partitions: []FetchPartition{part(1, 5), part(0, 1), part(1, 6), part(1, 7)}})
+			if diff := cmp.Diff([]FetchPartition{part(1, 7), part(0, 1)}, ctx.Partitions()); diff != "" {
+				t.Errorf("%s, epoch %d (-want +got):\n%s", name, epoch, diff)
+			}
+			if a := ctx.Finish([]FetchResult{quiet(8), quiet(1)}); !slices.Equal(a.Include, []int{0, 1}) || a.SessionID == NoFetchSession != (epoch == FinalFetchEpoch) {
+				t.Errorf("%s, epoch %d: %+v", name, epoch, a)
+			}
+		}
+	}
+}
+
 func TestFetchSessionResolvesTopicIDsLater(t *testing.T) {
 	c := NewFetchSessionCache(10, time.Minute)
 	id := cluster.NewTopicID()
