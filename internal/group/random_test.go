@@ -370,7 +370,8 @@ func snapshot(c *Core) map[string]map[string]bool {
 		for tp, o := range g.offsets {
 			lines[fmt.Sprintf("offset %v=%d", tp, o.offset)] = true
 		}
-		if g.is(Stable, Empty) && g.generation > 0 {
+		// Static members who do not rejoin keep a group above its maximum; loading it begins a rebalance.
+		if g.is(Stable, Empty) && g.generation > 0 && len(g.members) <= c.cfg.MaxSize {
 			lines[fmt.Sprintf("%v generation=%d protocol=%s/%s leader=%s", g.state, g.generation, g.protocolType, g.protocol, g.leader)] = true
 			if g.state == Empty {
 				lines[fmt.Sprintf("empty since %d", g.stateSince)] = true
