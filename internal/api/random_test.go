@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"klamm/internal/cluster"
+	"klamm/internal/record"
 	"klamm/internal/wire"
 )
 
@@ -18,6 +19,10 @@ import (
 func TestRandomRequestsAreAnsweredOrRefused(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
 		id := b.topic("t", []cluster.BrokerID{0, 1}, []cluster.BrokerID{1, 2})
+		// What is led here takes requests to the log and to the groups.
+		id = b.lead("led", 3)
+		b.produce(9, "led", 1, batch(t, record.BuilderOptions{}, "a", "b"))
+		b.lead(cluster.GroupOffsetsTopic, 3)
 		rnd := rand.New(rand.NewPCG(1, 2))
 		for _, a := range b.h.apis() {
 			for version := a.min; version <= a.max; version++ {
@@ -55,6 +60,8 @@ func fill(rnd *rand.Rand, v reflect.Value, id cluster.TopicID) {
 			case "Version", "UnknownTags":
 			case "TimeoutMillis", "MaxWaitMillis":
 				v.Field(i).SetInt(rnd.Int64N(3000) - 10)
+			case "SessionTimeoutMillis", "RebalanceTimeoutMillis": // a join waits no longer than that
+				v.Field(i).SetInt(rnd.Int64N(40_000) - 10)
 			default:
 				fill(rnd, v.Field(i), id)
 			}
@@ -79,7 +86,7 @@ func fill(rnd *rand.Rand, v reflect.Value, id cluster.TopicID) {
 			v.Index(0).SetUint(rnd.Uint64() % 256)
 		}
 	case reflect.String:
-		words := []string{"t", "t", "nosuch", "", "..", "a/b", "a.b", "a_b", "0", "1", "retention.ms", "cleanup.policy", "compact", "9999999999999999999"}
+		words := []string{"t", "led", "led", "nosuch", "", "..", "a/b", "a.b", "a_b", "0", "1", "retention.ms", "cleanup.policy", "compact", "9999999999999999999"}
 		v.SetString(words[rnd.IntN(len(words))])
 	case reflect.Bool:
 		v.SetBool(rnd.IntN(2) == 0)
