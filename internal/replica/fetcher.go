@@ -189,17 +189,34 @@ func (f *fetcher) round(ctx context.Context) error {
 	defer f.polling.Store(false)
 	reqCtx, cancel := context.WithTimeout(ctx, f.m.cfg.SocketTimeout)
 	defer cancel()
-	reply, release, err := f.fetch(reqCtx, f.request(want, wait))
+	req, began := f.request(want, wait), time.Now()
+	reply, release, err := f.fetch(reqCtx, req)
 	if err != nil {
 		return err
 	}
 	defer release()
 	f.losses = 0
-	if !f.session.answered(reply) {
-		return nil
+	if f.session.answered(reply) {
+		f.process(ctx, reply)
 	}
-	f.process(ctx, reply)
+	// A leader that is about to stop lets no fetch wait, and one that refuses the session answers at once, too.
+	if early := time.Duration(req.MaxWaitMillis)*time.Millisecond - time.Since(began); early > 0 && !hasNews(reply) {
+		f.delayAll(min(firstBackoff, early))
+	}
 	return nil
+}
+
+// hasNews reports whether an answer had to come before the end of the poll: it has records, or an error of a partition.
+func hasNews(resp *kmsg.FetchResponse) bool {
+	for i := range resp.Topics {
+		for j := range resp.Topics[i].Partitions {
+			p := &resp.Topics[i].Partitions[j]
+			if len(p.RecordBatches) > 0 || p.ErrorCode != 0 || p.DivergingEpoch.EndOffset >= 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ready lists the partitions to fetch now, in order, and the time until another one is due.

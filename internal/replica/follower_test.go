@@ -275,3 +275,25 @@ func TestAFollowerWithAnEpochThatItsLeaderNeverHadPauses(t *testing.T) {
 		}
 	})
 }
+
+// A leader that is about to stop lets no fetch wait. Its followers do not ask as fast as they can until it is gone: it has its logs to close.
+func TestFollowersPauseWhenTheirLeaderAnswersAtOnce(t *testing.T) {
+	withCluster(t, 2, nil, func(t *testing.T, c *testCluster) {
+		c.create(tpT, 1, 2)
+		c.produce(tpT, -1, "a")
+		pass(2 * time.Second)
+		leader := c.brokers[1].m
+		leader.AnswerFetches()
+		before := leader.Metrics().FetchRequests
+		pass(time.Second)
+		if n := leader.Metrics().FetchRequests - before; n < 10 || n > 100 {
+			t.Errorf("%d fetches in a second", n)
+		}
+		// What is new still comes at once.
+		a := c.produce(tpT, -1, "b")
+		pass(2 * firstBackoff)
+		if r, done := a.result(); !done || r.Err != cluster.None {
+			t.Errorf("answered %t: %+v", done, r)
+		}
+	})
+}
