@@ -34,8 +34,11 @@ type ZooKeeperStats struct {
 	latency driver.Timer
 }
 
-// settleFor bounds the tries of a write at start that may be made twice.
-const settleFor = time.Minute
+// settleFor bounds the tries of a write at start that may be made twice, settlePause is waited between two.
+const (
+	settleFor   = time.Minute
+	settlePause = 100 * time.Millisecond
+)
 
 func (b *broker) openCoordination(ctx context.Context) error {
 	open := b.opts.Coordination
@@ -73,6 +76,10 @@ func settle(ctx context.Context, do func() error) error {
 		err := do()
 		if ctx.Err() != nil || time.Now().After(end) || !errors.Is(err, coord.ErrUnknownOutcome) && !errors.Is(err, coord.ErrUnavailable) {
 			return err
+		}
+		select {
+		case <-time.After(settlePause):
+		case <-ctx.Done():
 		}
 	}
 }
