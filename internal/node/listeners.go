@@ -133,7 +133,8 @@ type dialFunc func(ctx context.Context, addr string) (*wire.ClientConn, error)
 // dialer connects to a listener of other brokers and of this one, as that is secured here; the client id is the broker's id,
 // as between Kafka's brokers.
 func (b *broker) dialer(listener string) dialFunc {
-	cfg := b.secured[listener].client(wire.ClientConfig{ClientID: strconv.Itoa(int(b.cfg.ID))})
+	cfg := b.secured[listener].client(wire.ClientConfig{ClientID: strconv.Itoa(int(b.cfg.ID)), Dial: wire.DialTCP})
+	cfg.Dial = wire.NewConnectLimit(b.cfg.SocketConnectionSetupTimeout, b.cfg.SocketConnectionSetupTimeoutMax).Bound(cfg.Dial)
 	return func(ctx context.Context, addr string) (*wire.ClientConn, error) { return wire.Dial(ctx, addr, cfg) }
 }
 
