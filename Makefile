@@ -1,10 +1,15 @@
-# klamm: build, test, check, interop, bench. Every target works from a clean checkout.
+# klamm: build, image, test, check, interop, bench. Every target works from a clean checkout.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test race check sim mutants interop cluster bench
+.PHONY: build test race check sim mutants interop cluster bench image
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/klamm ./cmd/klamm
+
+# The image of Dockerfile, by docker, podman or buildah.
+CONTAINER ?= docker
+image:
+	$(CONTAINER) build -t klamm .
 
 test:
 	go test ./...

@@ -74,7 +74,7 @@ var forbiddenStd = map[string][]string{
 }
 
 // rootEntries are the only names allowed in the root folder.
-var rootEntries = []string{".ci", ".git", ".gitignore", "LICENSE", "Makefile", "README.md", "bench", "bin", "cmd", "docs", "go.mod", "go.sum", "internal", "interop", "klamm-data"}
+var rootEntries = []string{".ci", ".dockerignore", ".git", ".gitignore", "Dockerfile", "LICENSE", "Makefile", "README.md", "bench", "bin", "cmd", "compose.yaml", "docs", "go.mod", "go.sum", "internal", "interop", "klamm-data"}
 
 func TestImportsOnlyPointDown(t *testing.T) {
 	for pkg, files := range packages(t) {
