@@ -97,7 +97,7 @@ func (c *testCluster) boot(id cluster.BrokerID) {
 		Config: Config{BrokerID: id, ReplicaLagTimeMax: 10 * time.Second, Versions: c.versions}, Logs: b.logs, Metadata: b.cache,
 		BrokerEpoch: func() cluster.BrokerEpoch { return epoch }, Controller: clusterController{c, id}, Log: quiet,
 		LeaderThrottle: b.leaderThrottle, FollowerThrottle: b.followerThrottle,
-		Dial: func(_ context.Context, to cluster.BrokerID) (Conn, error) { return c.dial(to) },
+		Dial: func(_ context.Context, to cluster.BrokerID) (Conn, error) { return c.dial(id, to) },
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -129,6 +129,28 @@ func (c *testCluster) kill(id cluster.BrokerID, how string, seed uint64) {
 	case "power":
 		b.disk = b.disk.CrashClone(seed)
 	}
+	c.missed(id)
+}
+
+// cut takes a broker off the network, where it goes on without knowing, and lets the controller notice.
+func (c *testCluster) cut(id cluster.BrokerID) {
+	c.mu.Lock()
+	c.brokers[id].up = false
+	c.mu.Unlock()
+	c.missed(id)
+}
+
+// join brings a broker back that was cut off.
+func (c *testCluster) join(id cluster.BrokerID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.brokers[id].up = true
+	c.electLocked()
+	c.tellLocked(c.partitionsLocked())
+}
+
+// missed is what the controller does about a broker that is gone.
+func (c *testCluster) missed(id cluster.BrokerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var changed []cluster.TopicPartition
@@ -354,19 +376,20 @@ func (c *testCluster) stopAll() {
 
 // memConn carries requests to a broker as the api package would serve them.
 type memConn struct {
-	c *testCluster
-	b *clusterBroker
-	m *Manager // of the broker's life that was dialled
+	c    *testCluster
+	from *clusterBroker
+	b    *clusterBroker
+	m    *Manager // of the broker's life that was dialled
 }
 
-func (c *testCluster) dial(to cluster.BrokerID) (Conn, error) {
+func (c *testCluster) dial(from, to cluster.BrokerID) (Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.brokers[to]
-	if !b.up {
+	if !b.up || !c.brokers[from].up {
 		return nil, errors.New("connection refused")
 	}
-	return &memConn{c, b, b.m}, nil
+	return &memConn{c, c.brokers[from], b, b.m}, nil
 }
 
 func (mc *memConn) Close() error { return nil }
@@ -374,7 +397,7 @@ func (mc *memConn) Close() error { return nil }
 func (mc *memConn) alive() bool {
 	mc.c.mu.Lock()
 	defer mc.c.mu.Unlock()
-	return mc.b.up && mc.b.m == mc.m
+	return mc.b.up && mc.b.m == mc.m && mc.from.up
 }
 
 func (mc *memConn) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
