@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,13 +64,23 @@ type model struct {
 	count int
 	down  cluster.BrokerID // at most one broker is down; 0: none
 	off   bool             // it runs, cut off from the others, and has clients of its own
+	inSeq map[cluster.TopicPartition]*seqProducer
+}
+
+// seqProducer is an idempotent producer with one batch in flight, which it sends again until it is acknowledged.
+type seqProducer struct {
+	acked int32 // batches, of one record each; also the sequence of the next
+	open  *answer[AppendResult]
+	epoch cluster.LeaderEpoch // of the latest leader it knew: clients do not go back to an earlier one (KIP-320)
 }
 
 func (m *model) step() {
 	tp := m.tps[m.rng.IntN(len(m.tps))]
 	switch n := m.rng.IntN(100); {
-	case n < 55:
+	case n < 35:
 		m.produce(tp)
+	case n < 55:
+		m.produceInSequence(tp)
 	case n < 75:
 		m.consume(tp)
 	case n < 83:
@@ -139,6 +150,71 @@ func (m *model) produce(tp cluster.TopicPartition) {
 	}
 }
 
+// produceInSequence looks at what became of the batch in flight, and sends it again or the next one.
+func (m *model) produceInSequence(tp cluster.TopicPartition) {
+	p := m.inSeq[tp]
+	if p == nil {
+		p = &seqProducer{}
+		m.inSeq[tp] = p
+	}
+	if p.open != nil {
+		r, done := p.open.result()
+		switch {
+		case !done:
+			return
+		case r.Err == cluster.None:
+			p.acked++
+		case r.Err == cluster.OutOfOrderSequenceNumber || r.Err == cluster.InvalidProducerEpoch:
+			m.c.t.Errorf("%s: batch %d was refused with %v, though all before it were acknowledged", tp, p.acked, r.Err)
+		}
+		p.open = nil
+	}
+	leader := m.leader(tp)
+	if leader == nil {
+		return
+	}
+	hosted, _ := leader.Partition(tp)
+	if hosted == nil {
+		return
+	}
+	if _, epoch := hosted.leadership(); epoch >= p.epoch {
+		p.epoch, p.open = epoch, &answer[AppendResult]{}
+		leader.Append(AppendRequest{Acks: -1, Timeout: 5 * time.Second, Partitions: []AppendPartition{
+			{TP: tp, Records: sequenced(0, p.acked, fmt.Sprint(sequencePrefix, p.acked))}}}, p.open.set)
+	}
+}
+
+// sequencePrefix marks the records of idempotent producers.
+const sequencePrefix = "in sequence "
+
+// checkSequence wants the records of a partition's idempotent producer once each, in order, and all that were acknowledged.
+func (m *model) checkSequence(t *testing.T, tp cluster.TopicPartition, log []string) {
+	p := m.inSeq[tp]
+	if p == nil {
+		return
+	}
+	next := int32(0)
+	for offset, v := range log {
+		if !strings.HasPrefix(v, sequencePrefix) {
+			continue
+		}
+		if want := fmt.Sprint(sequencePrefix, next); v != want {
+			t.Errorf("%s has %q at offset %d, want %q", tp, v, offset, want)
+			return
+		}
+		next++
+	}
+	acked := p.acked
+	if p.open != nil {
+		if r, done := p.open.result(); done && r.Err == cluster.None {
+			acked++
+		}
+	}
+	if next < acked || next > acked+1 {
+		t.Errorf("%s has %d records in sequence, %d were acknowledged", tp, next, acked)
+	}
+}
+
 // consume reads everything that the leader shows and checks it against what was shown before.
 func (m *model) consume(tp cluster.TopicPartition) {
 	leader := m.leader(tp)
@@ -168,6 +244,7 @@ func (m *model) check(t *testing.T) {
 				t.Errorf("%s differs: broker %d has %v, broker 1 %v", tp, id, got, want)
 			}
 		}
+		m.checkSequence(t, tp, want)
 		for offset, v := range m.seen[tp] {
 			if offset >= int64(len(want)) || want[offset] != v {
 				t.Errorf("%s offset %d was read as %q and is gone or changed", tp, offset, v)
@@ -199,7 +276,7 @@ var (
 )
 
 // TestNothingAcknowledgedIsLost moves leaders, kills brokers in three ways, cuts them off with clients of their own, and loses the controller's
-// answers, by seed.
+// answers, by seed. Beside plain producers there is an idempotent one per partition, whose records are to be there once and in order.
 func TestNothingAcknowledgedIsLost(t *testing.T) {
 	for seed := *modelSeed; seed < *modelSeed+*modelSeeds; seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -212,7 +289,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 				for id := cluster.BrokerID(1); id <= 3; id++ {
 					c.boot(id)
 				}
-				m := &model{c: c, rng: rand.New(rand.NewPCG(seed, 1)), seen: map[cluster.TopicPartition]map[int64]string{}}
+				m := &model{c: c, rng: rand.New(rand.NewPCG(seed, 1)), seen: map[cluster.TopicPartition]map[int64]string{}, inSeq: map[cluster.TopicPartition]*seqProducer{}}
 				for i := range 3 {
 					tp := testTP(i)
 					m.tps = append(m.tps, tp)
