@@ -183,7 +183,7 @@ func (l *Log) writeLocked(b []byte, first, next, maxTimestamp int64, cfg *config
 			return err
 		}
 	}
-	l.touched = true
+	l.touch(now)
 	if err := s.append(b, cfg.IndexIntervalBytes); err != nil {
 		return err
 	}

@@ -11,8 +11,12 @@ import (
 	"klamm/internal/cluster"
 )
 
-// lateDelay is how long a log's leader-epoch file may lag behind: a burst of first appends should not pay for it.
-const lateDelay = 2 * time.Second
+// A log's leader-epoch and index files may lag behind: a burst of first appends, or of new leaders, should not pay for them. They are written
+// when burstPause has gone by without another log, and after lateDelay at the latest.
+const (
+	burstPause = 250 * time.Millisecond
+	lateDelay  = 2 * time.Second
+)
 
 // workQueue holds what appends and failures leave to Run. Each log is in a set at most once, so the queue is bounded by the logs.
 type workQueue struct {
@@ -90,6 +94,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { m.serveQueue(ctx); return nil })
 	g.Go(func() error { m.serveLate(ctx); return nil })
+	g.Go(func() error { m.serveSettling(ctx); return nil })
 	g.Go(func() error { m.serveRemovals(ctx); return nil })
 	g.Go(func() error { m.serveCleaner(ctx); return nil })
 	periodic := func(interval time.Duration, work func(*Log)) {
@@ -209,13 +214,28 @@ func (m *Manager) serveLate(ctx context.Context) {
 			return
 		case <-m.queue.lateWake:
 		}
-		if !pause(ctx, lateDelay) {
+		if !m.awaitBurst(ctx) {
 			return
 		}
 		for l := range m.queue.takeLate() {
 			m.report(l, "write leader-epoch-checkpoint", l.ioError(l.saveLater()))
 		}
 	}
+}
+
+// awaitBurst returns once no log has asked for its late files for a while; false when ctx ended first.
+func (m *Manager) awaitBurst(ctx context.Context) bool {
+	for end := time.Now().Add(lateDelay); time.Now().Before(end); {
+		if !pause(ctx, burstPause) {
+			return false
+		}
+		select {
+		case <-m.queue.lateWake:
+		default:
+			return true
+		}
+	}
+	return true
 }
 
 // never is a time that does not come.

@@ -13,6 +13,9 @@
 // that can be told from the batches (indexes, leader epochs, producer snapshots) are written behind the append; a deletion is one rename
 // per partition, made durable before Delete returns.
 //
+// A log that has been silent for a while is settled: its files are completed as at a clean stop, without a sync (settle.go). A stop then syncs
+// it and touches none of its files, and recovery after a crash finds them right and leaves them alone.
+//
 // A log that was created but never appended to exists in memory only.
 //
 // # Failures

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -64,6 +65,15 @@ func (x *index) get(b []byte) indexEntry {
 	return indexEntry{int64(int32(binary.BigEndian.Uint32(b))), int32(binary.BigEndian.Uint32(b[4:]))}
 }
 
+// encode gives the bytes of entries.
+func (x *index) encode(entries []indexEntry) []byte {
+	b := make([]byte, len(entries)*x.width)
+	for i, e := range entries {
+		x.put(b[i*x.width:], e)
+	}
+	return b
+}
+
 // count is the number of entries.
 func (x *index) count() int {
 	x.mu.Lock()
@@ -106,10 +116,7 @@ func (x *index) spill() error {
 	if len(x.tail) == 0 && x.seg.has(x.name) {
 		return nil
 	}
-	b := make([]byte, len(x.tail)*x.width)
-	for i, e := range x.tail {
-		x.put(b[i*x.width:], e)
-	}
+	b := x.encode(x.tail)
 	err := x.seg.briefly(x.name, true, func(f vfs.File) error {
 		_, err := f.WriteAt(b, int64(x.stored*x.width))
 		return err
@@ -140,6 +147,7 @@ type indexView struct {
 	x      *index
 	stored int
 	f      vfs.File
+	own    bool // f is of this view alone and ends with it
 	buf    *[headerChunk]byte
 }
 
@@ -149,7 +157,26 @@ func (x *index) view() indexView {
 	return indexView{x: x, stored: x.stored, buf: headerChunks.Get().(*[headerChunk]byte)}
 }
 
-func (v *indexView) close() { headerChunks.Put(v.buf) }
+// ownView is a view that leaves no file open: truncations look into the indexes of thousands of logs that nobody reads.
+func (x *index) ownView() indexView {
+	v := x.view()
+	v.own = true
+	return v
+}
+
+func (v *indexView) close() {
+	if v.own && v.f != nil {
+		_ = v.f.Close() // only read
+	}
+	headerChunks.Put(v.buf)
+}
+
+func (v *indexView) open() (vfs.File, error) {
+	if v.own {
+		return v.x.seg.log.dir.fs.OpenFile(v.x.seg.path(v.x.name), os.O_RDONLY, 0)
+	}
+	return v.x.seg.file(v.x.name, false)
+}
 
 // entry reads entry i.
 func (v *indexView) entry(i int) (indexEntry, error) {
@@ -182,7 +209,7 @@ func (v *indexView) inMemory(i int) (indexEntry, bool) {
 
 func (v *indexView) read(b []byte, from int) error {
 	if v.f == nil {
-		f, err := v.x.seg.file(v.x.name, false)
+		f, err := v.open()
 		if err != nil {
 			return err
 		}
@@ -265,7 +292,7 @@ func (x *index) truncate(n int) error {
 	}
 	var final indexEntry
 	if n > 0 {
-		v := x.view()
+		v := x.ownView()
 		defer v.close()
 		e, err := v.entry(n - 1)
 		if err != nil {
@@ -294,7 +321,7 @@ func (x *index) truncateBelow(rel int64) error {
 	if x.width == timeEntryWidth {
 		keep = func(e indexEntry) bool { return int64(e.val) < rel }
 	}
-	v := x.view()
+	v := x.ownView()
 	defer v.close()
 	n, err := v.search(keep)
 	if err != nil {
@@ -313,15 +340,8 @@ func (x *index) load(size int64) error {
 	if size == 0 {
 		return nil
 	}
-	// Its own handle: a broker with many segments must not keep a descriptor for each index it only looked at.
-	f, err := x.seg.log.dir.fs.OpenFile(name, os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // only read
-	v := x.view()
+	v := x.ownView()
 	defer v.close()
-	v.f = f
 	first, err := v.entry(0)
 	if err != nil {
 		return err
@@ -336,10 +356,35 @@ func (x *index) load(size int64) error {
 	return nil
 }
 
-// reset empties the index, and its file if there is one.
-func (x *index) reset() error {
+// reset empties the index in memory. Its file holds what it held until rebuilt is called.
+func (x *index) reset() {
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.stored, x.tail, x.final = 0, nil, indexEntry{}
-	x.mu.Unlock()
-	return removeIfThere(x.seg.briefly(x.name, false, func(f vfs.File) error { return f.Truncate(0) }))
+}
+
+// rebuilt makes the file, which had a size when the index was reset, agree with what recovery has filled the index with since. One that
+// holds just that, as the files of a settled log do, is left alone: cutting thousands of files and writing them again takes long.
+func (x *index) rebuilt(size int64) error {
+	written := int64(x.stored * x.width)
+	if size <= written {
+		return nil
+	}
+	want := x.encode(x.tail)
+	return x.seg.briefly(x.name, false, func(f vfs.File) error {
+		if written > 0 || size != int64(len(want)) {
+			return f.Truncate(written)
+		}
+		have := make([]byte, size)
+		if _, err := f.ReadAt(have, 0); err != nil && err != io.EOF {
+			return err
+		}
+		if !bytes.Equal(have, want) {
+			return f.Truncate(0)
+		}
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.stored, x.tail = len(x.tail), nil
+		return nil
+	})
 }

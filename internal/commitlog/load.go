@@ -57,7 +57,7 @@ func (l *Log) load(at loadState) error {
 	}
 	if end < at.start {
 		l.m.log.Warn("log ends before its start, all segments are removed", "partition", l.tp.String(), "offset", end, "to", at.start)
-		l.touched = true
+		l.touch(time.Now().UnixMilli())
 		if err := l.restartLocked(at.start); err != nil {
 			return err
 		}
@@ -402,7 +402,7 @@ func (ld *loader) publish(end int64) {
 	} else {
 		l.recovery.Store(min(ld.at.recoveryPoint, end))
 		l.namesDirty.Store(true)
-		l.touched = true
+		l.touch(time.Now().UnixMilli())
 		l.epochs.synced = -1 // the file was read, but may not be on the disk yet
 	}
 	l.metaSynced.Store(ld.at.clean)

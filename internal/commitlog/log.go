@@ -69,9 +69,12 @@ type Log struct {
 	// mu orders appends, rolls, truncations and deletion. It is held across the file writes of those, on purpose: they are one another's
 	// order. Readers do not take it.
 	mu        sync.Mutex
-	metaDone  bool // partition.metadata is written
-	touched   bool // there is something for Close to write
-	movedHere bool // movedHereFile was found; only while loading
+	metaDone  bool  // partition.metadata is written
+	touched   bool  // there is something for Close to write
+	touchedMs int64 // when that was last set
+	unsynced  bool  // what was written then may not be durable
+	settled   int   // how many times it was written before Close, settleDoublings at most
+	movedHere bool  // movedHereFile was found; only while loading
 	producers producerState
 }
 
@@ -262,6 +265,9 @@ func (l *Log) writePartitionMeta() error {
 	l.namesDirty.Store(true)
 	return nil
 }
+
+// touch notes that there is something for Close to write. With mu held.
+func (l *Log) touch(nowMs int64) { l.touched, l.touchedMs = true, nowMs }
 
 // usable tells whether the log still exists and its dir is online.
 func (l *Log) usable() error {

@@ -31,6 +31,7 @@ type Manager struct {
 	loaded    []*Log                            // by Open, until placeLoaded gives them their places
 
 	closed  atomic.Bool
+	ahead   sync.WaitGroup // what SyncAhead began
 	queue   workQueue
 	removal removals
 }
@@ -242,8 +243,8 @@ func (m *Manager) checkpointLogStarts(d *logDir, logs []*Log) error {
 	})
 }
 
-// SyncAhead makes durable what has been written so far, where much of it is not: a broker that is about to stop does this while it
-// still serves, and Close then has little left to wait for. What goes wrong is told by Close.
+// SyncAhead begins to make durable what has been written so far, where much of it is not: a broker that is about to stop does this while
+// it still serves, and Close then has little left to sync. Close waits for it, and tells what went wrong.
 func (m *Manager) SyncAhead() {
 	for _, d := range m.dirs {
 		if !d.online() {
@@ -258,9 +259,11 @@ func (m *Manager) SyncAhead() {
 		if behind < manyLogs {
 			continue
 		}
-		if err := d.fs.SyncAll(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-			d.ahead.Store(&err)
-		}
+		m.ahead.Go(func() {
+			if err := d.fs.SyncAll(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+				d.ahead.Store(&err)
+			}
+		})
 	}
 }
 
@@ -293,6 +296,7 @@ func (m *Manager) closeDir(ctx context.Context, d *logDir) error {
 	if err := forEachLog(ctx, logs, "close", (*Log).complete); err != nil {
 		return err
 	}
+	m.ahead.Wait()
 	if err := flushCompleted(ctx, d, logs); err != nil {
 		return err
 	}
@@ -308,7 +312,7 @@ func flushCompleted(ctx context.Context, d *logDir, logs []*Log) error {
 	if err := d.ahead.Load(); err != nil {
 		return *err // the system tells an error of writing back only once
 	}
-	dirty := slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return l.recovery.Load() >= l.LogEndOffset() && !l.touched })
+	dirty := slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return l.recovery.Load() >= l.LogEndOffset() && !l.unsynced })
 	if len(dirty) >= manyLogs {
 		err := d.fs.SyncAll()
 		if err == nil {

@@ -17,10 +17,8 @@ func (ld *loader) recover() (int64, error) {
 	first := max(floorSegment(list, ld.at.recoveryPoint), 0)
 	base := list[first].base
 	ld.recoveredFrom = base
-	// Snapshots after that point are taken again: they may not have reached the disk before the crash.
-	if err := l.removeSnapshots(func(o int64) bool { return o > base }); err != nil {
-		return 0, err
-	}
+	// Snapshots after that point are not believed: they may not have reached the disk before the crash.
+	doubtful := l.setAsideSnapshots(base)
 	if err := l.rebuildProducers(max(base, l.start.Load())); err != nil {
 		return 0, err
 	}
@@ -59,6 +57,9 @@ func (ld *loader) recover() (int64, error) {
 		}
 	}
 	l.producers.mapEnd = end
+	if err := l.confirmSnapshots(doubtful); err != nil {
+		return 0, err
+	}
 	l.m.log.Debug("recovered a log", "partition", l.tp.String(), "from", ld.at.recoveryPoint, "to", end, "duration", time.Since(began))
 	return end, nil
 }
@@ -80,12 +81,14 @@ func (ld *loader) recoverSegment(s *segment) (next, cut int64, err error) {
 	l := ld.l
 	next = s.base
 	size := s.size.Load()
-	if err := errors.Join(s.offsets.reset(), s.times.reset(), ld.resetAborted(s)); err != nil {
+	if err := ld.resetAborted(s); err != nil {
 		return 0, 0, err
 	}
+	s.offsets.reset()
+	s.times.reset()
 	s.maxTimestamp, s.maxTimestampAt, s.bytesSinceIndex, s.firstTimestamp = -1, s.base, 0, noFirstTimestamp
 	if size == 0 {
-		return next, 0, nil
+		return next, 0, ld.finishIndexes(s)
 	}
 	f, err := s.file(logSuffix, true)
 	if err != nil {
@@ -107,10 +110,27 @@ func (ld *loader) recoverSegment(s *segment) (next, cut int64, err error) {
 		return 0, 0, err
 	}
 	s.size.Store(valid)
+	if err := ld.finishIndexes(s); err != nil {
+		return 0, 0, err
+	}
 	if valid == size {
 		return next, 0, nil
 	}
 	return next, size - valid, f.Truncate(valid)
+}
+
+// finishIndexes completes the indexes that were filled from a segment's batches (Kafka: LogSegment.recover adds the largest timestamp
+// too), and their files where they disagree.
+func (ld *loader) finishIndexes(s *segment) error {
+	if err := s.indexTime(); err != nil {
+		return err
+	}
+	for _, x := range []*index{&s.offsets, &s.times} {
+		if err := x.rebuilt(ld.files[fileName(s.base, x.name)]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (ld *loader) resetAborted(s *segment) error {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -292,28 +294,32 @@ func TestEveryPowerCutMomentLeavesALogThatOpens(t *testing.T) {
 	}
 }
 
-// The system tells an error of writing back only once: Close must not find all well after it.
+// The system tells an error of writing back only once: Close must not find all well after it, also when it is told late.
 func TestADiskErrorBeforeTheEndKeepsTheCleanMarkAway(t *testing.T) {
-	mem := vfs.NewMem()
-	sick := false
-	b := newBroker(t, vfs.NewFault(mem, func(op vfs.Op) error {
-		if op.Kind == vfs.OpSyncAll && sick {
-			sick = false
-			return syscall.EIO
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewMem()
+		sick := false
+		b := newBroker(t, vfs.NewFault(mem, func(op vfs.Op) error {
+			if op.Kind == vfs.OpSyncAll && sick {
+				sick = false
+				<-time.After(time.Second)
+				return syscall.EIO
+			}
+			return nil
+		}))
+		b.opts.Log = quiet
+		b.open()
+		for p := range int32(manyLogs) {
+			mustAppend(t, b.log("t", p), batchOf(1, 10, nowMs))
 		}
-		return nil
-	}))
-	b.opts.Log = quiet
-	b.open()
-	for p := range int32(manyLogs) {
-		mustAppend(t, b.log("t", p), batchOf(1, 10, nowMs))
-	}
-	sick = true
-	b.SyncAhead()
-	if err := b.Close(t.Context()); !errors.Is(err, syscall.EIO) {
-		t.Errorf("closed with %v", err)
-	}
-	if _, err := mem.Stat(cleanShutdownFile); !isNotExist(err) {
-		t.Errorf("the clean mark is there: %v", err)
-	}
+		sick = true
+		b.SyncAhead()
+		synctest.Wait()
+		if err := b.Close(t.Context()); !errors.Is(err, syscall.EIO) {
+			t.Errorf("closed with %v", err)
+		}
+		if _, err := mem.Stat(cleanShutdownFile); !isNotExist(err) {
+			t.Errorf("the clean mark is there: %v", err)
+		}
+	})
 }

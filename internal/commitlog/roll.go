@@ -38,7 +38,7 @@ func (l *Log) rollLocked(base int64) (*segment, error) {
 		}
 	}
 	l.namesDirty.Store(true)
-	l.touched = true
+	l.touch(time.Now().UnixMilli())
 	l.setSegments(append(slices.Clone(list), s))
 	end := l.EndOffsetMetadata()
 	l.setEnd(OffsetMetadata{Offset: end.Offset, SegmentBase: base})
@@ -212,8 +212,8 @@ func (l *Log) discardDurably(list []*segment) error {
 	return errors.Join(l.discard(list), l.dir.fs.SyncDir(*l.name.Load()))
 }
 
-// complete ends the log's life at shutdown: it writes what appends left in memory, syncing nothing. A log to which nothing happened costs
-// nothing.
+// complete ends the log's life at shutdown: it writes what appends left in memory, syncing nothing. A log to which nothing happened since
+// the start, or since it was settled, costs nothing.
 func (l *Log) complete() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,6 +229,7 @@ func (l *Log) complete() error {
 	return nil
 }
 
+// writeRest writes what appends left in memory. With mu held.
 func (l *Log) writeRest() error {
 	if l.touched {
 		if err := l.active().seal(); err != nil {
@@ -240,6 +241,7 @@ func (l *Log) writeRest() error {
 				return err
 			}
 		}
+		l.touched, l.unsynced = false, true
 	}
 	if err := l.saveEpochs(false); err != nil {
 		return err
@@ -252,7 +254,7 @@ func (l *Log) flushRest() error {
 	if !l.onDisk.Load() {
 		return nil
 	}
-	if l.touched {
+	if l.unsynced {
 		if s := l.active(); s.size.Load() > 0 {
 			if err := s.sync(true); err != nil {
 				return err

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -117,6 +118,38 @@ func (l *Log) removeSnapshots(match func(offset int64) bool) error {
 		errs = append(errs, removeIfThere(l.dir.fs.Remove(l.path(fileName(offset, snapshotSuffix)))))
 	}
 	l.producers.snapshots = kept
+	return errors.Join(errs...)
+}
+
+// setAsideSnapshots forgets the snapshot files after an offset, and returns their offsets.
+func (l *Log) setAsideSnapshots(after int64) []int64 {
+	p := &l.producers
+	i, _ := slices.BinarySearch(p.snapshots, after+1)
+	aside := slices.Clone(p.snapshots[i:])
+	p.snapshots = p.snapshots[:i]
+	return aside
+}
+
+// confirmSnapshots takes the snapshot of the state as it is now back from those that were set aside, when it says just that, and removes
+// the others that were not taken again meanwhile.
+func (l *Log) confirmSnapshots(aside []int64) error {
+	p := &l.producers
+	var errs []error
+	for _, offset := range aside {
+		name := l.path(fileName(offset, snapshotSuffix))
+		i, again := slices.BinarySearch(p.snapshots, offset)
+		if again {
+			continue
+		}
+		if offset == p.mapEnd && len(p.entries) > 0 {
+			data, err := vfs.ReadFile(l.dir.fs, name)
+			if err == nil && bytes.Equal(data, encodeSnapshot(p.entries, l.m.producerExpiry())) {
+				p.snapshots, p.snapEnd = slices.Insert(p.snapshots, i, offset), offset
+				continue
+			}
+		}
+		errs = append(errs, removeIfThere(l.dir.fs.Remove(name)))
+	}
 	return errors.Join(errs...)
 }
 

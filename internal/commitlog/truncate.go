@@ -3,6 +3,7 @@ package commitlog
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"klamm/internal/cluster"
 	"klamm/internal/record"
@@ -35,7 +36,7 @@ func (l *Log) truncateLocked(offset int64) error {
 	if err := l.lowerRecoveryPoint(offset); err != nil {
 		return err
 	}
-	l.touched = true
+	l.touch(time.Now().UnixMilli())
 	l.setSegments(slices.Clone(list[:n]))
 	// The later segments must be gone for good before this one is cut, or a power cut in between leaves a hole that looks like compaction's.
 	if err := l.discardDurably(list[n:]); err != nil {
@@ -102,7 +103,7 @@ func (l *Log) restartLocked(offset int64) error {
 	if err := l.lowerRecoveryPoint(offset); err != nil {
 		return err
 	}
-	l.touched = true
+	l.touch(time.Now().UnixMilli())
 	if err := l.discardDurably(old); err != nil {
 		return err
 	}

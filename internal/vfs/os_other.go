@@ -21,5 +21,8 @@ func tryLock(f *os.File) (bool, error) {
 	return true, nil
 }
 
+// writeBack is Linux's.
+func (osFile) writeBack() {}
+
 // syncVolume is Linux's; sync(2) may return before the disk has it.
 func syncVolume(*os.File) error { return errors.ErrUnsupported }

@@ -56,6 +56,14 @@ type File interface {
 	Size() (int64, error)
 }
 
+// WriteBack lets the system begin to write a file's content to the disk, where it can be asked to. Nothing becomes durable by it and no error
+// is told: a later Sync or SyncAll has less to wait for.
+func WriteBack(f File) {
+	if w, ok := f.(interface{ writeBack() }); ok {
+		w.writeBack()
+	}
+}
+
 // Usage is the size of a volume in bytes.
 type Usage struct {
 	Total  int64
