@@ -324,7 +324,9 @@ func (b *broker) stop() error {
 func (b *broker) stopInOrder() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	ahead := b.syncAhead()
+	if b.logs != nil {
+		b.logs.SyncAhead() // the disk is at work while leaderships move
+	}
 	b.moveLeaderships(ctx)
 	var errs []error
 	began := time.Now()
@@ -333,13 +335,10 @@ func (b *broker) stopInOrder() error {
 	}
 	// The parts end youngest first: web, controller, request server, then the background work under them.
 	errs = append(errs, b.parts.stopAll())
+	parts := time.Since(began)
 	// A broker that serves no more leaves at once: what it led alone or could not hand over is elected anew, while it
 	// closes its logs. Their locks keep a successor out until it is done.
-	if b.reg != nil {
-		errs = append(errs, b.reg.leave(ctx))
-	}
-	parts := time.Since(began)
-	<-ahead
+	left := b.leave(ctx)
 	if b.replicas != nil {
 		errs = append(errs, b.replicas.CheckpointHighWatermarks())
 	}
@@ -348,20 +347,22 @@ func (b *broker) stopInOrder() error {
 			errs = append(errs, fmt.Errorf("close logs: %w", err))
 		}
 	}
+	errs = append(errs, <-left)
 	logs := time.Since(began) - parts
 	errs = append(errs, b.close.run())
 	b.log.Info("stopped", "parts", parts, "logs", logs, "rest", time.Since(began)-parts-logs)
 	return errors.Join(errs...)
 }
 
-// syncAhead lets the disk write what it has not yet while leaderships move. The channel is closed when that is done.
-func (b *broker) syncAhead() <-chan struct{} {
-	done := make(chan struct{})
+// leave takes the registration back in the background; the channel yields how that went.
+func (b *broker) leave(ctx context.Context) <-chan error {
+	left := make(chan error, 1)
 	go func() {
-		defer close(done)
-		if b.logs != nil {
-			b.logs.SyncAhead()
+		if b.reg == nil {
+			left <- nil
+			return
 		}
+		left <- b.reg.leave(ctx)
 	}()
-	return done
+	return left
 }

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"klamm/internal/coord"
+	"klamm/internal/coord/memstore"
 )
 
 func TestALoneBrokerDoesNotClaimToHaveMovedLeaderships(t *testing.T) {
@@ -52,6 +55,44 @@ func TestAStopDoesNotWaitForAClientThatDoesNotRead(t *testing.T) {
 	}
 	if took := time.Since(began); took > drainTimeout+time.Second {
 		t.Errorf("the stop took %v", took)
+	}
+}
+
+// slowToLeave is a store whose sessions end no sooner than who ends them stops waiting; then ended is called.
+type slowToLeave struct {
+	coord.Store
+	ended func()
+}
+
+func (s slowToLeave) OpenSession(ctx context.Context, ttl time.Duration) (coord.Session, error) {
+	session, err := s.Store.OpenSession(ctx, ttl)
+	return slowSession{session, s.ended}, err
+}
+
+type slowSession struct {
+	coord.Session
+	ended func()
+}
+
+func (s slowSession) Close(ctx context.Context) error {
+	<-ctx.Done()
+	s.ended()
+	return s.Session.Close(context.WithoutCancel(ctx))
+}
+
+func TestTheLogsAreClosedWhileTheRegistrationIsTakenBack(t *testing.T) {
+	dir := t.TempDir()
+	var mark error
+	store := slowToLeave{memstore.New().Client(), func() { _, mark = os.Stat(filepath.Join(dir, "data", ".kafka_cleanshutdown")) }}
+	r := startOn(t, configure(t, dir, nil), store)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if mark != nil {
+		t.Errorf("when the registration went: %v", mark)
+	}
+	if log := r.log.String(); !strings.Contains(log, "msg=stopped") {
+		t.Errorf("the log says:\n%s", log)
 	}
 }
 
