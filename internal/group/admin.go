@@ -29,10 +29,14 @@ func (c *Core) describe(id string) Description {
 
 func (c *Core) list(states []string) ListResult {
 	var r ListResult
+	var wanted [Dead + 1]bool
+	for state := range wanted {
+		isSame := func(s string) bool { return strings.EqualFold(s, State(state).String()) }
+		wanted[state] = len(states) == 0 || slices.ContainsFunc(states, isSame)
+	}
 	for _, id := range sortedKeys(c.groups) {
 		g := c.groups[id]
-		wanted := len(states) == 0 || slices.ContainsFunc(states, func(s string) bool { return strings.EqualFold(s, g.state.String()) })
-		if wanted {
+		if wanted[g.state] {
 			r.Groups = append(r.Groups, Overview{id, g.protocolType, g.state.String()})
 		}
 	}

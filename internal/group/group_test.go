@@ -3,6 +3,7 @@ package group
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 )
@@ -46,6 +47,29 @@ func TestAMemberMayListManyProtocols(t *testing.T) {
 		t.Errorf("selected %q", got)
 	}
 	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// Nor may the filter of a ListGroups, which goes to every partition's groups.
+func TestAListMayNameManyStates(t *testing.T) {
+	c := New(Config{})
+	for i := range 5000 {
+		g := newGroup(fmt.Sprint("g", i), 0)
+		if i == 7 {
+			g.state = Stable
+		}
+		c.groups[g.id] = g
+	}
+	states := slices.Repeat([]string{"nosuch"}, 500_000)
+	began := time.Now()
+	if got := c.list(append(states, "stable")); !slices.Equal(got.Groups, []Overview{{Group: "g7", State: "Stable"}}) {
+		t.Errorf("%d groups: %+v", len(got.Groups), got.Groups[:min(3, len(got.Groups))])
+	}
+	if got := c.list(nil); len(got.Groups) != len(c.groups) {
+		t.Errorf("%d groups without a filter", len(got.Groups))
+	}
+	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("it took %v", took)
 	}
 }
