@@ -27,6 +27,7 @@ type load struct {
 	next   uint64
 	acked  atomic.Int64
 	failed atomic.Pointer[error]
+	moves  chan struct{} // capacity 1: a record was acknowledged or read
 	quit   chan struct{}
 	wg     sync.WaitGroup
 
@@ -44,7 +45,7 @@ func (c *cluster) seeds() (out []string) {
 
 func (c *cluster) startLoad(topic string) *load {
 	c.Helper()
-	l := &load{topic: topic, quit: make(chan struct{})}
+	l := &load{topic: topic, moves: make(chan struct{}, 1), quit: make(chan struct{})}
 	var err error
 	l.client, err = kgo.NewClient(kgo.SeedBrokers(c.seeds()...), kgo.DefaultProduceTopic(topic), kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()), kgo.ProducerLinger(2*time.Millisecond), kgo.MetadataMinAge(100*time.Millisecond),
@@ -88,9 +89,17 @@ func (l *load) run() {
 					l.fail(fmt.Errorf("a record was refused: %w", err))
 					return
 				}
-				l.acked.Add(1)
+				l.count(&l.acked)
 			})
 		}
+	}
+}
+
+func (l *load) count(records *atomic.Int64) {
+	records.Add(1)
+	select {
+	case l.moves <- struct{}{}:
+	default:
 	}
 }
 
@@ -116,7 +125,7 @@ func (l *load) follow() {
 				l.fail(fmt.Errorf("partition %d at offset %d, where %d was due: record %d after %d", r.Partition, r.Offset, next[r.Partition], n, last[r.Partition]))
 			}
 			next[r.Partition], last[r.Partition] = r.Offset+1, n
-			l.read.Add(1)
+			l.count(&l.read)
 		})
 	}
 }
@@ -125,10 +134,15 @@ func (l *load) follow() {
 func (c *cluster) progress(l *load) {
 	c.Helper()
 	acked, read := l.acked.Load(), l.read.Load()
-	c.eventually(60*time.Second, "records are acknowledged and read", func() (bool, string) {
-		return l.acked.Load() > acked+100 && l.read.Load() > read+100,
-			fmt.Sprintf("acknowledged %d after %d, read %d after %d", l.acked.Load(), acked, l.read.Load(), read)
-	})
+	deadline := time.NewTimer(60 * time.Second)
+	defer deadline.Stop()
+	for l.acked.Load() <= acked+100 || l.read.Load() <= read+100 {
+		select {
+		case <-l.moves:
+		case <-deadline.C:
+			c.Fatalf("not within 60 s: acknowledged %d after %d, read %d after %d", l.acked.Load(), acked, l.read.Load(), read)
+		}
+	}
 	l.check(c)
 	if c.offsetsReplicas > 1 {
 		c.audit(l.topic)

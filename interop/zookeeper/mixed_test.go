@@ -145,6 +145,7 @@ func (c *cluster) deleteWithout(l *load, controller, dead int32) {
 	c.awaitISR("waits")
 	c.kill(dead)
 	c.deleteTopic("waits")
+	c.endSession(dead)
 	c.progress(l)
 	if _, err := c.store.Get(c.Context(), coord.DeleteTopicPath("waits")); err != nil {
 		c.Errorf("the deletion did not wait for broker %d: %v", dead, err)
@@ -163,6 +164,7 @@ func (c *cluster) deletesAndDies(l *load, controller int32) {
 	c.awaitISR("orphan")
 	c.requestDeletion("orphan")
 	c.kill(controller)
+	c.endSession(controller)
 	c.eventually(30*time.Second, "another broker takes the office", func() (bool, string) {
 		now := c.controller()
 		return now >= 0 && now != controller, fmt.Sprint(now)

@@ -3,6 +3,7 @@
 package zookeeper
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"syscall"
@@ -84,4 +85,32 @@ func (c *cluster) createTopicPatiently(name string) {
 		}
 		return err == nil, fmt.Sprint(err)
 	})
+}
+
+// endSession ends the session of a broker that was killed, as the server does when its time has passed, without waiting for that.
+func (c *cluster) endSession(id int32) {
+	c.Helper()
+	n, err := c.store.Get(c.Context(), coord.BrokerPath(clusterID(id)))
+	if err == nil {
+		err = c.store.EndSession(c.Context(), n.Stat.EphemeralOwner, sessionPassword(n.Stat.EphemeralOwner))
+	}
+	if err != nil && !errors.Is(err, coord.ErrNoNode) {
+		c.Fatalf("end the session of broker %d: %v", id, err)
+	}
+	if c.registration(id) != 0 {
+		c.Fatalf("the session of broker %d did not end: its password is another one", id)
+	}
+}
+
+// sessionPassword is what a server gives the client for whom it makes a session: 16 bytes that java.util.Random makes of its id (ZooKeeper:
+// ZooKeeperServer.generatePasswd).
+func sessionPassword(id int64) []byte {
+	const multiplier, increment, mask, secret = 0x5DEECE66D, 0xB, 1<<48 - 1, 0xB3415C00
+	seed := (uint64(id) ^ secret ^ multiplier) & mask
+	var password []byte
+	for range 4 {
+		seed = (seed*multiplier + increment) & mask
+		password = binary.LittleEndian.AppendUint32(password, uint32(seed>>16))
+	}
+	return password
 }
