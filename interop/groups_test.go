@@ -379,18 +379,31 @@ func TestKafkaReadsTheRecordsOfTheOffsetsTopic(t *testing.T) {
 				return err == nil && slices.Equal(c.owners(adm), []int{1}) && there && o.At == 5, fmt.Sprint(committed, err)
 			})
 			m.leave()
-			read := func(formatter string, records int) string {
-				t.Helper()
-				return k.consume("--topic", "__consumer_offsets", "--formatter", "org.apache.kafka.tools.consumer."+formatter,
-					"--max-messages", fmt.Sprint(records), "--timeout-ms", "8000").stdout
+			ends, err := adm.ListEndOffsets(t.Context(), "__consumer_offsets")
+			if err != nil || ends.Error() != nil {
+				t.Fatal(err, ends.Error())
 			}
-			offsets := read("OffsetsMessageFormatter", 20)
+			var written []kadm.ListedOffset // only the group's partition: it is alone
+			ends.Each(func(end kadm.ListedOffset) {
+				if end.Offset > 0 {
+					written = append(written, end)
+				}
+			})
+			if len(written) != 1 {
+				t.Fatalf("records in %v", written)
+			}
+			read := func(formatter string) string { // without a group, which would write there too
+				t.Helper()
+				return k.consume("--topic", "__consumer_offsets", "--partition", fmt.Sprint(written[0].Partition), "--formatter", "org.apache.kafka.tools.consumer."+formatter,
+					"--max-messages", fmt.Sprint(written[0].Offset), "--timeout-ms", "60000").ok(t)
+			}
+			offsets := read("OffsetsMessageFormatter")
 			for _, want := range []string{`"group":"workers"`, `"topic":"jobs"`, `"partition":0`, `"offset":5`} {
 				if !strings.Contains(offsets, want) {
 					t.Errorf("no %s among the offsets that Kafka reads:\n%s", want, offsets)
 				}
 			}
-			groups := read("GroupMetadataMessageFormatter", 20)
+			groups := read("GroupMetadataMessageFormatter")
 			for _, want := range []string{`"group":"workers"`, `"protocolType":"consumer"`, `"generation":1`, `"protocol":"cooperative-sticky"`, `"groupInstanceId":"first"`} {
 				if !strings.Contains(groups, want) {
 					t.Errorf("no %s among the groups that Kafka reads:\n%s", want, groups)

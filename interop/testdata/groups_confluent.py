@@ -20,7 +20,7 @@ def produce(start, n):
 
 def consumer(group, **more):
     c = Consumer({"bootstrap.servers": boot, "group.id": group, "auto.offset.reset": "earliest", "session.timeout.ms": 10000,
-                  "enable.auto.commit": False, **{k.replace("_", "."): v for k, v in more.items()}})
+                  "heartbeat.interval.ms": 300, "enable.auto.commit": False, **{k.replace("_", "."): v for k, v in more.items()}})
     c.subscribe(["confluent-groups"])
     return c
 
