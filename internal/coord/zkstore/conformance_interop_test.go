@@ -16,18 +16,23 @@ import (
 )
 
 // TestConformance runs the suite of all engines against real servers: the newest of each minor release from 3.5 to 3.9, or what
-// Kafka brings of it (3.7 came with none).
+// Kafka brings of it (3.7 came with none). The large tests are large on the oldest and the newest: what they are about, klamm's windows and
+// frames, does not depend on the release.
 func TestConformance(t *testing.T) {
-	for release, jars := range map[string]string{
-		"3.5.9": "KAFKA_JARS_2_8_2", "3.6.4": "KAFKA_JARS_3_4_1", "3.8.4": "KAFKA_JARS_3_9_1", "3.9.5": "ZOOKEEPER_JARS_3_9_5",
+	for release, server := range map[string]struct {
+		jars  string
+		small bool
+	}{
+		"3.5.9": {jars: "KAFKA_JARS_2_8_2"}, "3.6.4": {jars: "KAFKA_JARS_3_4_1", small: true},
+		"3.8.4": {jars: "KAFKA_JARS_3_9_1", small: true}, "3.9.5": {jars: "ZOOKEEPER_JARS_3_9_5"},
 	} {
-		t.Run(release, func(t *testing.T) { conform(t, startServerOf(t, jarsOf(t, jars), "")) })
+		t.Run(release, func(t *testing.T) { conform(t, startServerOf(t, jarsOf(t, server.jars), ""), server.small) })
 	}
 }
 
 // conform runs the suite with sessions on connections of their own, with the session of the store's connection, and with
 // one-shot watches.
-func conform(t *testing.T, addr string) {
+func conform(t *testing.T, addr string, small bool) {
 	variants := map[string]struct {
 		timeout time.Duration
 		oneShot bool
@@ -42,7 +47,9 @@ func conform(t *testing.T, addr string) {
 			var roots atomic.Int64
 			coordtest.Run(t, func(t *testing.T) coordtest.Engine {
 				o := Options{Connect: fmt.Sprintf("%s/%d/%d", addr, time.Now().UnixNano(), roots.Add(1)), SessionTimeout: v.timeout}
-				return engine(t, o, v.oneShot)
+				e := engine(t, o, v.oneShot)
+				e.Small = small
+				return e
 			}, v.only...)
 		})
 	}

@@ -150,7 +150,9 @@ ssl.trustStore.password=secret
 		coordtest.Run(t, func(t *testing.T) coordtest.Engine {
 			own := o
 			own.Connect, own.SessionTimeout = fmt.Sprintf("%s/%d", secure, roots.Add(1)), 10*time.Second
-			return engine(t, own, false)
+			e := engine(t, own, false)
+			e.Small = true
+			return e
 		})
 	})
 	o.TLS, o.ConnectionTimeout = &tls.Config{Certificates: []tls.Certificate{cert}}, 30*time.Second
