@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"klamm/interop/jvm"
 )
 
 // kafkaTools runs the command line tools of one Kafka release.
@@ -40,8 +42,7 @@ func eachRelease(t *testing.T, f func(t *testing.T, k kafkaTools)) {
 
 func (k kafkaTools) run(stdin, class string, args ...string) result {
 	k.t.Helper()
-	return commandInput(k.t, stdin, "java", append([]string{"-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-cp", k.jars + "/*", class}, args...)...)
+	return commandInput(k.t, stdin, "java", append(append(jvm.Options(k.jars), "-Xmx256M", "-XX:+UseSerialGC", class), args...)...)
 }
 
 func (k kafkaTools) topics(args ...string) result {

@@ -28,7 +28,7 @@ func TestKlammSaysWhyItDoesNotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, rights := range map[string]string{"/locked/brokers": "r", "/locked": "r", "/hidden/brokers/topics": "a"} {
-		out, err := exec.Command("java", "-cp", jars(t, kafka), "org.apache.zookeeper.ZooKeeperMain", "-server", c.zk, "setAcl", path, "world:anyone:"+rights).CombinedOutput()
+		out, err := exec.Command("java", java(t, kafka, "org.apache.zookeeper.ZooKeeperMain", "-server", c.zk, "setAcl", path, "world:anyone:"+rights)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}

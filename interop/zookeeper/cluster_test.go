@@ -218,8 +218,8 @@ func (c *cluster) write(name, text string) string {
 
 func (c *cluster) java(release kind, log string, args ...string) *process {
 	c.Helper()
-	base := []string{"-XX:TieredStopAtLevel=1", "-Dlog4j.configuration=file:" + filepath.Join(c.dir, "log4j.properties"), "-cp", jars(c.T, release)}
-	return c.launch(log, "java", append(base, args...)...)
+	log4j := "-Dlog4j.configuration=file:" + filepath.Join(c.dir, "log4j.properties")
+	return c.launch(log, "java", java(c.T, release, append([]string{log4j}, args...)...)...)
 }
 
 func (c *cluster) killAll() {

@@ -224,9 +224,9 @@ func TestTreesOfBothKindsAreEqual(t *testing.T) {
 // tool runs one of Kafka's own.
 func (c *cluster) tool(class string, args ...string) {
 	c.Helper()
-	args = append([]string{"-XX:TieredStopAtLevel=1", "-cp", jars(c.T, kafka), class, "--bootstrap-server", c.brokers[0].addr}, args...)
-	if out, err := exec.CommandContext(c.Context(), "java", args...).CombinedOutput(); err != nil {
-		c.Fatalf("%s %v: %v\n%s", class, args[4:], err, out)
+	args = append([]string{class, "--bootstrap-server", c.brokers[0].addr}, args...)
+	if out, err := exec.CommandContext(c.Context(), "java", java(c.T, kafka, args...)...).CombinedOutput(); err != nil {
+		c.Fatalf("%v: %v\n%s", args, err, out)
 	}
 }
 

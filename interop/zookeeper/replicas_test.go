@@ -35,7 +35,7 @@ func (c *cluster) sameReplicas(topic string) {
 			}
 		}
 	}
-	out, err := exec.Command("java", "-cp", jars(c.T, kafka), "kafka.tools.DumpLogSegments", "--deep-iteration", "--files", strings.Join(files, ",")).CombinedOutput()
+	out, err := exec.Command("java", java(c.T, kafka, "kafka.tools.DumpLogSegments", "--deep-iteration", "--files", strings.Join(files, ","))...).CombinedOutput()
 	if err != nil || bytes.Contains(out, []byte("isvalid: false")) || bytes.Contains(out, []byte("Found")) {
 		c.Errorf("kafka-dump-log: %v\n%s", err, out[max(0, len(out)-4000):])
 	}

@@ -157,9 +157,8 @@ func (c *cluster) setUser(name string) {
 // acls lists all nodes with their ACLs, without klamm's own root.
 func (c *cluster) acls(jvm []string) []string {
 	c.Helper()
-	args := append(slices.Clone(jvm), "-XX:TieredStopAtLevel=1", "-Dlog4j.configuration=file:"+filepath.Join(c.dir, "log4j.properties"), "-cp", jars(c.T, kafka),
-		filepath.Join("testdata", "Acls.java"), c.connect)
-	out, err := exec.CommandContext(c.Context(), "java", args...).Output()
+	args := append(slices.Clone(jvm), "-Dlog4j.configuration=file:"+filepath.Join(c.dir, "log4j.properties"), filepath.Join("testdata", "Acls.java"), c.connect)
+	out, err := exec.CommandContext(c.Context(), "java", java(c.T, kafka, args...)...).Output()
 	if err != nil {
 		c.Fatalf("list ACLs: %v\n%s", err, out)
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"klamm/interop/jvm"
 )
 
 // zooKeeper is one server of the ensemble.
@@ -118,15 +120,15 @@ func (c *cluster) awaitLeader() *zooKeeper {
 	return leader
 }
 
-// jars is the class path of a release of Kafka's, which brings a ZooKeeper.
-func jars(t *testing.T, release kind) string {
+// java are the arguments of a JVM with the jars of a release of Kafka's, which brings a ZooKeeper.
+func java(t *testing.T, release kind, args ...string) []string {
 	t.Helper()
 	name := "KAFKA_JARS_" + strings.ReplaceAll(string(release), ".", "_")
 	dir := os.Getenv(name)
 	if dir == "" {
 		t.Fatalf("%s is not set: run the tests by `make interop`, or eval the output of interop/setup.sh", name)
 	}
-	return filepath.Join(dir, "*")
+	return append(jvm.Options(dir), args...)
 }
 
 // portsTaken are those that this process has given to servers.

@@ -32,8 +32,8 @@ type toolbox struct {
 func (c *cluster) toolbox() *toolbox {
 	c.Helper()
 	c.write("silent.properties", "log4j.rootLogger=OFF\n")
-	cmd := exec.Command("java", "-XX:TieredStopAtLevel=1", "-Xmx400M", "-Dlog4j.configuration=file:"+filepath.Join(c.dir, "silent.properties"),
-		"-cp", jars(c.T, kafka), filepath.Join("testdata", "Tools.java"))
+	cmd := exec.Command("java", java(c.T, kafka, "-Xmx400M", "-Dlog4j.configuration=file:"+filepath.Join(c.dir, "silent.properties"),
+		filepath.Join("testdata", "Tools.java"))...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		c.Fatal(err)
