@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -348,4 +349,39 @@ func TestADriverMayBeStoppedBeforeAnyStoreCall(t *testing.T) {
 	if total < 20 {
 		t.Errorf("only %d calls were cut", total)
 	}
+}
+
+// askedStore counts what is read of it.
+type askedStore struct {
+	coord.Store
+	asked *atomic.Int64
+}
+
+func (s askedStore) Get(ctx context.Context, path string) (coord.Node, error) {
+	s.asked.Add(1)
+	return s.Store.Get(ctx, path)
+}
+
+func TestOnlyABrokerThatMayHoldTheOfficeAsksForItWhenItStops(t *testing.T) {
+	bubble(t, func(t *testing.T, c *testCluster) {
+		start := func(id cluster.BrokerID) (*testBroker, *atomic.Int64) {
+			asked := &atomic.Int64{}
+			b := c.addBroker(id, brokerOptions{store: func(s coord.Store) coord.Store { return askedStore{s, asked} }}).run()
+			synctest.Wait()
+			return b, asked
+		}
+		one, _ := start(1)
+		two, asked := start(2)
+		before := asked.Load()
+		two.stopDriver()
+		if n := asked.Load() - before; n != 0 {
+			t.Errorf("a broker beside the controller read %d nodes when it stopped", n)
+		}
+		one.stopDriver() // the session lives on
+		if id, _ := c.controllerNode(); id != cluster.NoBroker {
+			t.Errorf("broker %d stopped and is the controller", id)
+		}
+		two.die()
+		one.die()
+	})
 }

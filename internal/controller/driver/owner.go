@@ -70,8 +70,12 @@ func (d *Driver) runOwner(ctx context.Context) {
 	d.releaseAtEnd(ctx)
 }
 
-// releaseAtEnd removes /controller within releaseTimeout, if it is still ours.
+// releaseAtEnd removes /controller within releaseTimeout, if it is still ours. A broker that last read another's name there has not stood for
+// election since, so that it need not ask, and wait for, the store.
 func (d *Driver) releaseAtEnd(ctx context.Context) {
+	if holder := d.view.Load().controller; holder != cluster.NoBroker && holder != d.cfg.BrokerID && !d.own.owes {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	for {
