@@ -30,7 +30,7 @@ func newTestReplicas(t *testing.T, ctx context.Context, b *testBroker, log *slog
 	}
 	m, err := replica.New(replica.Options{
 		Config: replica.Config{BrokerID: 0}, Logs: logs, Metadata: b.cache, Log: log, Controller: b.ctl,
-		BrokerEpoch: func() cluster.BrokerEpoch { return 7 },
+		BrokerEpoch: func() cluster.BrokerEpoch { return 7 }, Registered: func() bool { return true },
 		Dial: func(context.Context, cluster.BrokerID) (replica.Conn, error) {
 			return nil, errors.New("no other broker runs here")
 		},

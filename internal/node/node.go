@@ -239,7 +239,7 @@ func (b *broker) replicaOptions(dial dialFunc) replica.Options {
 			Versions: replica.VersionsFor(c.InterBrokerProtocol),
 		},
 		LeaderThrottle: b.quotas.leader, FollowerThrottle: b.quotas.follower,
-		Logs: b.logs, Metadata: b.cache, BrokerEpoch: b.reg.epoch, Controller: b.channel, States: stateStore{b.store}, Log: b.log,
+		Logs: b.logs, Metadata: b.cache, BrokerEpoch: b.reg.epoch, Registered: b.reg.alive, Controller: b.channel, States: stateStore{b.store}, Log: b.log,
 		LogDirMoveRate: func() int64 { return b.dynamic.Broker().ReplicaAlterLogDirsIOMaxBytesPerSecond },
 		Dial: func(ctx context.Context, id cluster.BrokerID) (replica.Conn, error) {
 			e, ok := b.cache.Image().Endpoint(id, c.InterBrokerListener)

@@ -165,6 +165,20 @@ func (r *registration) epoch() cluster.BrokerEpoch {
 	return r.mu.epoch
 }
 
+// alive reports whether the session lives, as far as this broker knows.
+func (r *registration) alive() bool {
+	s := r.session()
+	if s == nil {
+		return false
+	}
+	select {
+	case <-s.Done():
+		return false
+	default:
+		return true
+	}
+}
+
 // loadConfigs applies the dynamic configs and quotas of the store before logs are opened with them and requests served.
 func (b *broker) loadConfigs(ctx context.Context) error {
 	b.dynamic = config.NewDynamic(b.cfg)

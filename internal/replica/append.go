@@ -169,7 +169,7 @@ func (m *Manager) appendError(p *Partition, code cluster.ErrorCode, err error) A
 func (p *Partition) appendAsLeader(records []byte, acks int16, o commitlog.AppendOptions) (info commitlog.AppendInfo, note appended, code cluster.ErrorCode, err error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	if !p.isLeaderLocked() {
+	if !p.servesClientsLocked() {
 		return info, note, cluster.NotLeaderOrFollower, nil
 	}
 	if acks == -1 && len(p.mu.isr.committed) < p.minISRLocked() {
@@ -191,7 +191,7 @@ func (p *Partition) acked(end int64, ledSince cluster.LeaderEpoch) (code cluster
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	switch {
-	case !p.isLeaderLocked(), p.mu.ledSince != ledSince:
+	case !p.servesClientsLocked(), p.mu.ledSince != ledSince:
 		return cluster.NotLeaderOrFollower, true
 	case p.mu.log.HighWatermark() < end:
 		return cluster.None, false

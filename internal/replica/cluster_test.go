@@ -95,7 +95,7 @@ func (c *testCluster) boot(id cluster.BrokerID) {
 	epoch := b.epoch
 	b.m, err = New(Options{
 		Config: Config{BrokerID: id, ReplicaLagTimeMax: 10 * time.Second, Versions: c.versions}, Logs: b.logs, Metadata: b.cache,
-		BrokerEpoch: func() cluster.BrokerEpoch { return epoch }, Controller: clusterController{c, id}, Log: quiet,
+		BrokerEpoch: func() cluster.BrokerEpoch { return epoch }, Registered: func() bool { return true }, Controller: clusterController{c, id}, Log: quiet,
 		LeaderThrottle: b.leaderThrottle, FollowerThrottle: b.followerThrottle,
 		Dial: func(_ context.Context, to cluster.BrokerID) (Conn, error) { return c.dial(id, to) },
 	})

@@ -60,7 +60,7 @@ func (m *Manager) deleteOne(part DeleteRecordsPartition, internalTopicsAllowed b
 func (p *Partition) deleteRecords(offset int64) (target, low int64, code cluster.ErrorCode) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	if !p.isLeaderLocked() {
+	if !p.servesClientsLocked() {
 		return 0, 0, cluster.NotLeaderOrFollower
 	}
 	log := p.mu.log
@@ -133,7 +133,7 @@ func (op *deleteRecordsOp) checkOne(d *openDelete) {
 func (p *Partition) lowWatermark() (low int64, led bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	if !p.isLeaderLocked() {
+	if !p.servesClientsLocked() {
 		return -1, false
 	}
 	return p.lowWatermarkLocked(), true

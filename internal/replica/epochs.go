@@ -31,7 +31,7 @@ func (m *Manager) OffsetForLeaderEpoch(queries []EpochQuery) []EpochEndOffset {
 			continue
 		}
 		p.mu.RLock()
-		log, code := p.logForReadLocked(q.CurrentLeaderEpoch, true)
+		log, code := p.logForReadLocked(q.CurrentLeaderEpoch, true, false)
 		if out[i].Err = code; code == cluster.None {
 			out[i].LeaderEpoch, out[i].EndOffset = log.OffsetForLeaderEpoch(q.LeaderEpoch)
 		}

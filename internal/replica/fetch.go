@@ -217,7 +217,7 @@ func (p *Partition) read(req *FetchRequest, part *FetchPartition, r *FetchResult
 			return fetch, cluster.InconsistentTopicID, nil
 		}
 	}
-	log, code := p.logForReadLocked(part.CurrentLeaderEpoch, req.leaderOnly())
+	log, code := p.logForReadLocked(part.CurrentLeaderEpoch, req.leaderOnly(), req.ReplicaID == -1)
 	if code != cluster.None {
 		return fetch, code, nil
 	}
@@ -326,7 +326,7 @@ func (op *fetchOp) checkOne(i int) bool {
 func (p *Partition) available(req *FetchRequest, part *FetchPartition, from *commitlog.OffsetMetadata) (bytes int64, answer bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	log, code := p.logForReadLocked(part.CurrentLeaderEpoch, req.leaderOnly())
+	log, code := p.logForReadLocked(part.CurrentLeaderEpoch, req.leaderOnly(), req.ReplicaID == -1)
 	if code != cluster.None {
 		return 0, code != cluster.UnknownLeaderEpoch // UNKNOWN cannot come up newly: leader epochs only grow
 	}

@@ -72,6 +72,7 @@ type brokerOptions struct {
 	id         cluster.BrokerID
 	epoch      cluster.BrokerEpoch
 	epochNow   func() cluster.BrokerEpoch // instead of epoch
+	registered func() bool                // default: always
 	offlineDir bool                       // a second log dir that could not be opened
 	plainDisk  bool                       // without the switch that fails it
 	config     Config
@@ -121,9 +122,12 @@ func newTestBroker(t testing.TB, o brokerOptions) *testBroker {
 	if o.epochNow == nil {
 		o.epochNow = func() cluster.BrokerEpoch { return o.epoch }
 	}
+	if o.registered == nil {
+		o.registered = func() bool { return true }
+	}
 	o.config.BrokerID = b.id
 	b.Manager, err = New(Options{
-		Config: o.config, Logs: logs, Metadata: b.cache, BrokerEpoch: o.epochNow, Controller: o.controller,
+		Config: o.config, Logs: logs, Metadata: b.cache, BrokerEpoch: o.epochNow, Registered: o.registered, Controller: o.controller,
 		Dial: o.dial, Log: slog.New(slog.DiscardHandler), LogDirMoveRate: o.moveRate, Hooks: Hooks{
 			LeadershipChanged: func(elected, resigned []PartitionEpoch) {
 				b.elected, b.resigned = append(b.elected, elected...), append(b.resigned, resigned...)

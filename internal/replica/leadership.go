@@ -58,6 +58,7 @@ func (p *Partition) makeLeader(t *transition, log *commitlog.Log, now time.Time)
 		p.resetFollowersLocked(now, newLeader)
 	}
 	p.mu.leader, p.mu.leaderEpoch, p.mu.partitionEpoch = p.env.self, t.leaderEpoch, t.partitionEpoch
+	p.doubtful.Store(false)           // a controller has just said so
 	p.advanceHighWatermarkLocked(now) // the caller wakes waiting requests
 	return outcome{changed: newLeader}, nil
 }
@@ -85,6 +86,7 @@ func (p *Partition) makeFollower(t *transition, log *commitlog.Log) outcome {
 	p.mu.isr = isrState{}
 	p.setFollowersLocked(nil)
 	p.mu.leader, p.mu.leaderEpoch, p.mu.partitionEpoch, p.mu.epochStart = t.leader, t.leaderEpoch, t.partitionEpoch, -1
+	p.doubtful.Store(false)
 	return outcome{changed: changed}
 }
 

@@ -54,7 +54,7 @@ func noOffset(code cluster.ErrorCode) ListOffsetsResult {
 // listOffset follows Kafka's Partition.fetchOffsetForTimestamp. The lookup by timestamp reads the log outside the lock.
 func (p *Partition) listOffset(replica cluster.BrokerID, isolation Isolation, part *ListOffsetsPartition) (ListOffsetsResult, cluster.ErrorCode) {
 	p.mu.RLock()
-	log, code := p.logForReadLocked(part.CurrentLeaderEpoch, replica != -2)
+	log, code := p.logForReadLocked(part.CurrentLeaderEpoch, replica != -2, replica == -1)
 	if code != cluster.None {
 		p.mu.RUnlock()
 		return ListOffsetsResult{}, code

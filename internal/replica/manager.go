@@ -77,6 +77,7 @@ type Options struct {
 	Logs        *commitlog.Manager
 	Metadata    *metadata.Cache
 	BrokerEpoch func() cluster.BrokerEpoch // of this broker's registration; NoBrokerEpoch before it
+	Registered  func() bool                // whether the registration's session lives, as far as this broker knows
 	Controller  ControllerChannel
 	// States is required where Config.Versions.WriteISR is set.
 	States StateStore
@@ -97,6 +98,7 @@ type Manager struct {
 	logs        *commitlog.Manager
 	metadata    *metadata.Cache
 	brokerEpoch func() cluster.BrokerEpoch
+	registered  func() bool
 	hooks       Hooks
 	log         *slog.Logger
 
@@ -139,7 +141,7 @@ type Manager struct {
 
 // New builds a manager. Run must run for requests to time out and for replication.
 func New(o Options) (*Manager, error) {
-	if o.Logs == nil || o.Metadata == nil || o.BrokerEpoch == nil || o.Controller == nil || o.Dial == nil || o.Log == nil {
+	if o.Logs == nil || o.Metadata == nil || o.BrokerEpoch == nil || o.Registered == nil || o.Controller == nil || o.Dial == nil || o.Log == nil {
 		return nil, errors.New("replica manager: an option is missing")
 	}
 	if o.Config = o.Config.withDefaults(); o.Config.Versions.WriteISR && o.States == nil {
@@ -156,7 +158,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		throttle: o.FollowerThrottle,
-		cfg:      o.Config, logs: o.Logs, metadata: o.Metadata, brokerEpoch: o.BrokerEpoch, hooks: o.Hooks, log: o.Log,
+		cfg:      o.Config, logs: o.Logs, metadata: o.Metadata, brokerEpoch: o.BrokerEpoch, registered: o.Registered, hooks: o.Hooks, log: o.Log,
 		timers: newTimerQueue(), isr: newAlterPartitions(o),
 	}
 	m.topics.topics = map[string]*topicStats{}
@@ -176,7 +178,7 @@ func New(o Options) (*Manager, error) {
 }
 
 // Run does the background work until the context ends: deadlines of waiting requests, high watermark checkpoints, ISR
-// checks and changes, fetchers, moves between log dirs. At the end all waiting requests are answered and the high watermarks are written.
+// checks and changes, doubts, fetchers, moves between log dirs. At the end all waiting requests are answered and the high watermarks are written.
 func (m *Manager) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { m.timers.run(ctx); return nil })
@@ -186,6 +188,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { m.runCheckpoints(ctx); return nil })
 	g.Go(func() error { m.runISRChecks(ctx); return nil })
+	g.Go(func() error { m.runDoubts(ctx); return nil })
 	g.Go(func() error { m.fetchers.run(ctx); return nil })
 	g.Go(func() error { m.moves.run(ctx); return nil })
 	return g.Wait()
@@ -286,7 +289,7 @@ func (m *Manager) LeaderLog(tp cluster.TopicPartition) (*commitlog.Log, cluster.
 	}
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	log, code := p.logForReadLocked(cluster.NoLeaderEpoch, true)
+	log, code := p.logForReadLocked(cluster.NoLeaderEpoch, true, false)
 	return log, p.mu.leaderEpoch, code
 }
 

@@ -3,6 +3,7 @@ package replica
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"klamm/internal/cluster"
@@ -34,6 +35,8 @@ type Partition struct {
 		isr             isrState
 		closed          bool
 	}
+	// doubtful: clients are told to look for another leader; see doubt.go.
+	doubtful atomic.Bool
 	// following serialises what fetchers do to the log of a follower: a partition may be changing hands between two.
 	// Taken with mu held for reading, held across an append or a truncation.
 	following sync.Mutex
@@ -127,12 +130,12 @@ func (p *Partition) checkEpochLocked(e cluster.LeaderEpoch) cluster.ErrorCode {
 	}
 }
 
-// logForReadLocked returns the log that serves a request naming the leader epoch.
-func (p *Partition) logForReadLocked(e cluster.LeaderEpoch, leaderOnly bool) (*commitlog.Log, cluster.ErrorCode) {
+// logForReadLocked returns the log that serves a request naming the leader epoch, from a client or not.
+func (p *Partition) logForReadLocked(e cluster.LeaderEpoch, leaderOnly, client bool) (*commitlog.Log, cluster.ErrorCode) {
 	if code := p.checkEpochLocked(e); code != cluster.None {
 		return nil, code
 	}
-	if p.mu.log == nil || leaderOnly && !p.isLeaderLocked() {
+	if p.mu.log == nil || leaderOnly && !p.isLeaderLocked() || client && p.doubtful.Load() {
 		return nil, cluster.NotLeaderOrFollower
 	}
 	return p.mu.log, cluster.None

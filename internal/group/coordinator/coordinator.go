@@ -186,14 +186,18 @@ func partitionFor(groupID string, n int) int32 {
 }
 
 // Ask hands a request about one group to its shard; done gets the result, of the type that the request's comment names
-// in package group. The token is set here. Where the broker does not lead the group's partition the result is
-// NOT_COORDINATOR.
+// in package group. The token is set here. Where the broker does not lead the group's partition, or may do so no more
+// (see replica.Manager.InDoubt), the result is NOT_COORDINATOR.
 func (c *Coordinator) Ask(r group.Request, done func(any)) {
 	if r.GroupID() == "" && needsGroupID(r) {
 		done(group.Refusal(r, cluster.InvalidGroupID))
 		return
 	}
-	s, code := c.shard(c.PartitionFor(r.GroupID()))
+	partition := c.PartitionFor(r.GroupID())
+	s, code := c.shard(partition)
+	if code == cluster.None && c.o.Replicas.InDoubt(cluster.TopicPartition{Topic: cluster.GroupOffsetsTopic, Partition: partition}) {
+		code = cluster.NotCoordinator
+	}
 	if code != cluster.None {
 		done(group.Refusal(r, code))
 		return

@@ -151,6 +151,21 @@ func TestACommitThatIsNotReplicatedIsNotAcknowledged(t *testing.T) {
 	})
 }
 
+func TestACoordinatorThatMayLeadNoMoreSendsMembersAway(t *testing.T) {
+	inBubble(t, nil, func(b *testBroker) {
+		b.lead([]int32{1})
+		j := b.member("m")
+		b.lead([]int32{1, 2}) // broker 2 does not fetch
+		b.wantCode("with a session", b.heartbeat("m", j), cluster.None)
+		b.expired.Store(true)
+		time.Sleep(2 * second) // fake time
+		b.wantCode("without", b.heartbeat("m", j), cluster.NotCoordinator)
+		b.wantCode("commit without", b.commit("g", 1), cluster.NotCoordinator)
+		b.lead([]int32{1, 2}) // by a controller, which knows of a new session
+		b.wantCode("when it leads again", b.heartbeat("m", j), cluster.None)
+	})
+}
+
 func TestR21OffsetsExpire(t *testing.T) {
 	inBubble(t, map[string]string{"offsets.retention.minutes": "60", "offsets.retention.check.interval.ms": "60000"}, func(b *testBroker) {
 		b.lead([]int32{1})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +32,7 @@ type testBroker struct {
 	cache    *metadata.Cache
 	disk     *brokenDisk
 	gone     func(topics []string) ([]string, error) // the coordination store's answer; nil: all topics exist
+	expired  atomic.Bool                             // this broker's session
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 	epoch    int32 // leader epoch of the last lead or follow
@@ -94,8 +96,8 @@ func newTestBroker(t *testing.T, properties map[string]string) *testBroker {
 	}
 	b.replicas, err = replica.New(replica.Options{
 		Config: replica.Config{BrokerID: 1}, Logs: b.logs, Metadata: b.cache, Log: log, Controller: noController{},
-		BrokerEpoch: func() cluster.BrokerEpoch { return 1 },
-		Dial:        func(context.Context, cluster.BrokerID) (replica.Conn, error) { return nil, errors.New("nobody there") },
+		BrokerEpoch: func() cluster.BrokerEpoch { return 1 }, Registered: func() bool { return !b.expired.Load() },
+		Dial: func(context.Context, cluster.BrokerID) (replica.Conn, error) { return nil, errors.New("nobody there") },
 		Hooks: replica.Hooks{
 			LeadershipChanged: func(elected, resigned []replica.PartitionEpoch) { b.LeadershipChanged(elected, resigned) },
 			PartitionsRemoved: func(tps []cluster.TopicPartition) { b.PartitionsRemoved(tps) },
