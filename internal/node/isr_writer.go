@@ -36,6 +36,15 @@ func (s stateStore) WriteStates(ctx context.Context, writes []replica.StateWrite
 	return out, nil
 }
 
+// Confirm implements replica.StateStore.
+func (s stateStore) Confirm(ctx context.Context) error {
+	_, err := s.store.Get(ctx, coord.ControllerPath)
+	if errors.Is(err, coord.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
 // NotifyISRChange implements replica.StateStore.
 func (s stateStore) NotifyISRChange(ctx context.Context, tps []cluster.TopicPartition) error {
 	return coord.NotifyISRChange(ctx, s.store, tps)

@@ -11,6 +11,10 @@ import (
 	"klamm/internal/cluster"
 )
 
+// controllerPatience is which part of replica.lag.time.max.ms the controller has for an answer: a follower that hinders its partition has
+// been given the whole of it already.
+const controllerPatience = 4
+
 // alterPartitionRetry is the pause after an answer or failure that concerns the whole request (Kafka: 50 ms).
 const alterPartitionRetry = 50 * time.Millisecond
 
@@ -27,11 +31,18 @@ type alterPartitions struct {
 	epoch      func() cluster.BrokerEpoch
 	controller ControllerChannel
 	version    int16 // AlterPartition version by inter.broker.protocol.version
-	// states is where changes are written instead, below 2.7-IV2; nil above it. See isr_writer.go.
-	states  StateStore
-	notices isrNotices
-	log     *slog.Logger
-	wake    chan struct{}
+	// states is where changes are written instead: all of them if writes is set, else those that cannot wait for a controller that does
+	// not answer; nil: none. See isr_writer.go.
+	states     StateStore
+	writes     bool
+	registered func() bool
+	// patience is how long the controller may take for an answer. unanswered is since when there was none, zero where the last request
+	// had one; run's own.
+	patience   time.Duration
+	unanswered time.Time
+	notices    isrNotices
+	log        *slog.Logger
+	wake       chan struct{}
 
 	mu struct {
 		sync.Mutex
@@ -46,18 +57,17 @@ type alterPartitionItem struct {
 	topicID  cluster.TopicID
 	proposed cluster.LeaderAndISR
 	epochs   []cluster.BrokerEpoch
+	shrinks  bool // nobody is added
 	done     func(cluster.LeaderAndISR, cluster.ErrorCode)
 }
 
 func newAlterPartitions(o Options) *alterPartitions {
 	a := &alterPartitions{
 		self: o.Config.BrokerID, epoch: o.BrokerEpoch, controller: o.Controller, version: o.Config.Versions.AlterPartition,
+		states: o.States, writes: o.Config.Versions.WriteISR, registered: o.Registered, patience: o.Config.ReplicaLagTimeMax / controllerPatience,
 		log: o.Log, wake: make(chan struct{}, 1),
 	}
 	a.mu.waiting = map[cluster.TopicPartition]*alterPartitionItem{}
-	if o.Config.Versions.WriteISR {
-		a.states = o.States
-	}
 	return a
 }
 
@@ -119,23 +129,16 @@ func (a *alterPartitions) putBack(batch map[cluster.TopicPartition]*alterPartiti
 // send asks the controller and completes the items that it answered, removing them from the batch. False: pause before
 // the next request, since items are left or their partitions have submitted them again.
 func (a *alterPartitions) send(ctx context.Context, batch map[cluster.TopicPartition]*alterPartitionItem) bool {
-	if a.states != nil {
+	if anyShrinks(batch) && !a.mayShrink(ctx) {
+		return false
+	}
+	if a.writes {
 		return a.write(ctx, batch)
 	}
 	req := a.request(batch)
-	resp, err := a.controller.Request(ctx, req)
-	if err != nil {
-		if ctx.Err() == nil {
-			a.log.Warn("alter partition request failed, will be sent again", "err", err)
-		}
-		return false
-	}
-	answer, ok := resp.(*kmsg.AlterPartitionResponse)
-	if !ok || answer.ErrorCode != 0 {
-		if ok && cluster.ErrorCode(answer.ErrorCode) != cluster.NotController {
-			a.log.Warn("controller refused alter partition request, will be sent again", "err", cluster.ErrorCode(answer.ErrorCode))
-		}
-		return false
+	answer, ok := a.ask(ctx, req)
+	if !ok {
+		return time.Since(a.unanswered) >= a.patience && a.writeShrinks(ctx, batch)
 	}
 	again := false
 	byID := map[cluster.TopicID]string{}
@@ -160,6 +163,43 @@ func (a *alterPartitions) send(ctx context.Context, batch map[cluster.TopicParti
 		}
 	}
 	return len(batch) == 0 && !again
+}
+
+func anyShrinks(batch map[cluster.TopicPartition]*alterPartitionItem) bool {
+	for _, item := range batch {
+		if item.shrinks {
+			return true
+		}
+	}
+	return false
+}
+
+// ask sends the request and waits for an answer to its partitions, for as long as the patience lasts.
+func (a *alterPartitions) ask(ctx context.Context, req *kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, bool) {
+	if a.unanswered.IsZero() {
+		a.unanswered = time.Now()
+	}
+	try, cancel := context.WithTimeout(ctx, a.patience)
+	defer cancel()
+	resp, err := a.controller.Request(try, req)
+	if err != nil {
+		if ctx.Err() == nil {
+			a.log.Warn("alter partition request failed, will be sent again", "err", err)
+		}
+		return nil, false
+	}
+	answer, ok := resp.(*kmsg.AlterPartitionResponse)
+	if !ok {
+		return nil, false
+	}
+	if code := cluster.ErrorCode(answer.ErrorCode); code != cluster.None {
+		if code != cluster.NotController {
+			a.log.Warn("controller refused alter partition request, will be sent again", "err", code)
+		}
+		return nil, false
+	}
+	a.unanswered = time.Time{}
+	return answer, true
 }
 
 // refusal says what a controller's refusal of an ISR change means to the partition.

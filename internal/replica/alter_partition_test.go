@@ -97,7 +97,7 @@ func TestISRChangesAreSentUntilTheyAreAnswered(t *testing.T) {
 			answerAll(cluster.None),
 		}}
 		a := newAlterPartitions(Options{
-			Config: Config{BrokerID: 1, Versions: DefaultVersions()}, Controller: controller, Log: slog.New(slog.DiscardHandler),
+			Config: Config{BrokerID: 1, ReplicaLagTimeMax: 30 * time.Second, Versions: DefaultVersions()}, Controller: controller, Log: slog.New(slog.DiscardHandler),
 			BrokerEpoch: func() cluster.BrokerEpoch { return 44 },
 		})
 		ctx, stop := context.WithCancel(context.Background())

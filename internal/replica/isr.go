@@ -143,7 +143,7 @@ func (p *Partition) submit(change *isrChange) {
 	}
 	p.mu.RUnlock()
 	p.env.isr.submit(&alterPartitionItem{
-		tp: p.tp, topicID: id, proposed: change.proposed, epochs: change.epochs,
+		tp: p.tp, topicID: id, proposed: change.proposed, epochs: change.epochs, shrinks: change.added == cluster.NoBroker,
 		done: func(s cluster.LeaderAndISR, code cluster.ErrorCode) { p.isrAnswered(change, s, code) },
 	})
 }

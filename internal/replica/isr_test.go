@@ -140,11 +140,12 @@ func TestControllersAnswerToAnISRChange(t *testing.T) {
 		{code: cluster.FencedLeaderEpoch, pending: true, requests: 1, later: 2, isr: []cluster.BrokerID{1}},
 		{code: cluster.InvalidUpdateVersion, pending: true, requests: 1, later: 2, isr: []cluster.BrokerID{1}},
 		{code: cluster.InvalidRequest, pending: true, requests: 1, later: 2, isr: []cluster.BrokerID{1}},
-		{code: cluster.NotController, pending: true, requests: 2, later: 2, isr: []cluster.BrokerID{1}},
-		{code: cluster.UnknownServerError, pending: true, requests: 2, later: 2, isr: []cluster.BrokerID{1}},
+		{code: cluster.NotController, pending: true, requests: 2, later: 4, isr: []cluster.BrokerID{1}},
+		{code: cluster.UnknownServerError, pending: true, requests: 2, later: 4, isr: []cluster.BrokerID{1}},
 	} {
 		t.Run(tc.code.String(), func(t *testing.T) {
-			// The second answer never comes, so that no more than one repetition is seen.
+			// The second answer never comes, so that no more than one repetition is seen in a second, and then one every 7.5 s: a
+			// quarter of replica.lag.time.max.ms.
 			c := &scriptedController{answers: []func(*kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error){answerAll(tc.code)}}
 			withBroker(t, brokerOptions{controller: c}, func(t *testing.T, b *testBroker) {
 				b.alive(1, 2)

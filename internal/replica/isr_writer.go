@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type StateStore interface {
 	// when the node is gone. The error is for the call as a whole: nothing is known of what was applied, and the same writes
 	// may be made again.
 	WriteStates(ctx context.Context, writes []StateWrite) ([]StateWriteResult, error)
+	// Confirm returns once the store has answered: this broker reaches it, and hears it.
+	Confirm(ctx context.Context) error
 	// NotifyISRChange tells the controller to read the states of the partitions.
 	NotifyISRChange(ctx context.Context, tps []cluster.TopicPartition) error
 }
@@ -61,6 +64,51 @@ func (a *alterPartitions) write(ctx context.Context, batch map[cluster.TopicPart
 		item.done(results[i].State, results[i].Code)
 	}
 	return !again
+}
+
+// mayShrink reports whether it is the followers that are away, and not this leader: it has a session, and the store answers after they
+// have fallen behind. A leader that hears nobody but is heard by the controller would take out of the ISR, just before its session ends,
+// those that are to succeed it, and nobody could be elected until it is back.
+func (a *alterPartitions) mayShrink(ctx context.Context) bool {
+	if a.states == nil {
+		return true
+	}
+	if !a.registered() {
+		return false
+	}
+	try, cancel := context.WithTimeout(ctx, a.patience)
+	defer cancel()
+	err := a.states.Confirm(try)
+	if err != nil && ctx.Err() == nil {
+		a.log.Warn("the coordination store does not answer, isr changes wait", "err", err)
+	}
+	return err == nil
+}
+
+// writeShrinks writes the changes that take somebody out of an ISR, where the controller does not answer: as long as the follower is in, nothing
+// is acknowledged, and the link to the controller may be the one that is lost. (Leaders of Kafka wait for the controller.) The
+// conditions are the same as below 2.7-IV2, and so is what the controller makes of the notification: every version of Kafka's listens
+// to it. It reports whether nothing is left of the batch.
+func (a *alterPartitions) writeShrinks(ctx context.Context, batch map[cluster.TopicPartition]*alterPartitionItem) bool {
+	shrinks := map[cluster.TopicPartition]*alterPartitionItem{}
+	for tp, item := range batch {
+		if item.shrinks {
+			shrinks[tp] = item
+		}
+	}
+	if len(shrinks) == 0 || a.states == nil {
+		return false
+	}
+	a.log.Warn("the controller does not answer, writing isr changes without it", "partitions", len(shrinks))
+	for tp := range shrinks {
+		delete(batch, tp)
+	}
+	done := a.write(ctx, shrinks)
+	maps.Copy(batch, shrinks) // what could not be written
+	if len(batch) == 0 {
+		a.unanswered = time.Time{} // the next change is another matter
+	}
+	return done && len(batch) == 0
 }
 
 // A notification makes the controller read the states and send metadata to every broker, so changes are collected: until none

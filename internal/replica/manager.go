@@ -79,7 +79,7 @@ type Options struct {
 	BrokerEpoch func() cluster.BrokerEpoch // of this broker's registration; NoBrokerEpoch before it
 	Registered  func() bool                // whether the registration's session lives, as far as this broker knows
 	Controller  ControllerChannel
-	// States is required where Config.Versions.WriteISR is set.
+	// States is required where Config.Versions.WriteISR is set. Elsewhere it serves when the controller does not answer; nil: then nothing does.
 	States StateStore
 	// Dial connects to a broker on the inter-broker listener.
 	Dial  func(ctx context.Context, broker cluster.BrokerID) (Conn, error)
