@@ -164,6 +164,7 @@ func (l *openConns) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	giveUpSilent(c, peerSilence)
 	o := &openConn{c, l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,6 +191,9 @@ func (c *openConn) Close() error {
 	return c.Conn.Close()
 }
 
+// peerIdle is how long a peer may say nothing on a connection of single requests, which it keeps for the next, or take nothing of an answer.
+const peerIdle = rafthttp.DefaultConnReadTimeout
+
 // peerListener ends connections that are silent for longer than members are: they talk several times a second.
 type peerListener struct{ net.Listener }
 
@@ -204,14 +208,14 @@ func (l peerListener) Accept() (net.Conn, error) {
 type peerConn struct{ net.Conn }
 
 func (c peerConn) Read(b []byte) (int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(rafthttp.ConnReadTimeout)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(peerIdle)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Read(b)
 }
 
 func (c peerConn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(rafthttp.ConnWriteTimeout)); err != nil {
+	if err := c.SetWriteDeadline(time.Now().Add(peerIdle)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(b)

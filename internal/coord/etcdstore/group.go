@@ -150,6 +150,10 @@ func (e *Engine) runServer(ctx context.Context, c config.ServerConfig) (context.
 		server.Cleanup()
 		return nil, err
 	}
+	if err := boundStreams(server); err != nil {
+		server.Cleanup()
+		return nil, err
+	}
 	e.server = server
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.group.stop, e.group.terms = stop, newTerms()

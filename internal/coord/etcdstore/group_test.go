@@ -27,6 +27,7 @@ type group struct {
 	peers   []Peer
 	tls     TLS
 	log     *slog.Logger
+	listen  func(i int) net.Listener // nil: each binds its address
 	members []*Engine
 }
 
@@ -60,9 +61,13 @@ func bind(t *testing.T, addr string) net.Listener {
 }
 
 func (g *group) config(i int) MemberConfig {
-	return MemberConfig{
+	c := MemberConfig{
 		Dir: filepath.Join(g.dir, fmt.Sprint(i+1)), Self: g.peers[i], Peers: g.peers, TLS: g.tls, Log: g.log,
 	}
+	if g.listen != nil {
+		c.Listener = g.listen(i)
+	}
+	return c
 }
 
 func (g *group) start(indices ...int) {
