@@ -42,11 +42,11 @@ mutants:
 interop:
 	env=$$(bash interop/setup.sh) && eval "$$env" && go test -p 1 -tags interop -count=1 -timeout 30m ./interop/... ./internal/coord/zkstore
 
-# The long form of interop's random faults on three broker processes: SEEDS runs of ROUNDS faults each.
+# The long form of interop's random faults and cut links on three broker processes: SEEDS runs of ROUNDS each.
 ROUNDS = 100
 SEEDS = 3
 cluster:
-	KLAMM_INTEROP_ROUNDS=$(ROUNDS) go test -tags interop -count=$(SEEDS) -timeout 120m -v -run 'TestThreeBrokersBearRandomFaults' ./interop
+	KLAMM_INTEROP_ROUNDS=$(ROUNDS) go test -tags interop -count=$(SEEDS) -timeout 120m -v -run 'TestThreeBrokersBear(RandomFaults|CutLinks)' ./interop
 
 # Figures beside Apache Kafka's from the same run: single brokers, clusters of three, and 10,000 partitions on ZooKeeper.
 bench:

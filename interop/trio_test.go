@@ -96,11 +96,15 @@ const (
 // client knows all brokers.
 func (c *trio) client(opts ...kgo.Opt) *kgo.Client {
 	c.t.Helper()
-	return client(c.t, c.brokers[0], append([]kgo.Opt{
+	return client(c.t, c.brokers[0], c.options(opts...)...)
+}
+
+func (c *trio) options(more ...kgo.Opt) []kgo.Opt {
+	return append([]kgo.Opt{
 		kgo.SeedBrokers(c.addresses()...), kgo.MetadataMinAge(clientBackoff), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RetryBackoffFn(func(int) time.Duration { return clientBackoff }), kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.DialTimeout(clientOverhead), kgo.RequestTimeoutOverhead(clientOverhead), kgo.ProduceRequestTimeout(clientProduce),
-	}, opts...)...)
+	}, more...)
 }
 
 func (c *trio) createTopic(name string) {
