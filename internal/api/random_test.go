@@ -18,9 +18,9 @@ import (
 // or its connection closed, and nothing panics (see panicWatch).
 func TestRandomRequestsAreAnsweredOrRefused(t *testing.T) {
 	inBubble(t, nil, func(b *testBroker) {
-		id := b.topic("t", []cluster.BrokerID{0, 1}, []cluster.BrokerID{1, 2})
+		b.topic("t", []cluster.BrokerID{0, 1}, []cluster.BrokerID{1, 2})
 		// What is led here takes requests to the log and to the groups.
-		id = b.lead("led", 3)
+		id := b.lead("led", 3)
 		b.produce(9, "led", 1, batch(t, record.BuilderOptions{}, "a", "b"))
 		b.lead(cluster.GroupOffsetsTopic, 3)
 		rnd := rand.New(rand.NewPCG(1, 2))
