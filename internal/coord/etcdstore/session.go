@@ -32,7 +32,7 @@ func (s *Store) OpenSession(ctx context.Context, ttl time.Duration) (coord.Sessi
 	var granted time.Time
 	var lease *clientv3.LeaseGrantResponse
 	// A lease that was granted unheard expires unused, so asking again does no harm.
-	err := s.again(ctx, s.options.tryTimeout, func(try context.Context) (err error) {
+	err := s.again(ctx, s.firstSessionTry(), func(try context.Context) (err error) {
 		granted = time.Now()
 		if lease, err = s.backend.Grant(try, seconds); err != nil {
 			return fmt.Errorf("open session: %w: %w", coord.ErrUnavailable, err)
@@ -61,6 +61,17 @@ func (s *Store) OpenSession(ctx context.Context, ttl time.Duration) (coord.Sessi
 	return sess, nil
 }
 
+// sessionTry is how long the first try to open or end a session may take, which may be made twice: a member that was frozen loses what it sends
+// first, since its peers have given up their streams meanwhile, and a broker that waits for the answer has no session.
+const sessionTry = 500 * time.Millisecond
+
+func (s *Store) firstSessionTry() time.Duration {
+	if s.options.retryFor == 0 {
+		return s.options.tryTimeout // there is no second one
+	}
+	return min(sessionTry, s.options.tryTimeout)
+}
+
 // ID implements coord.Session.
 func (s *session) ID() int64 { return int64(s.id) }
 
@@ -79,7 +90,7 @@ func (s *session) Close(ctx context.Context) error {
 
 // EndSession implements coord.SessionEnder. Leases need no key.
 func (s *Store) EndSession(ctx context.Context, id int64, _ []byte) error {
-	return s.again(ctx, s.options.tryTimeout, func(try context.Context) error {
+	return s.again(ctx, s.firstSessionTry(), func(try context.Context) error {
 		_, err := s.backend.Revoke(try, clientv3.LeaseID(id))
 		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return nil

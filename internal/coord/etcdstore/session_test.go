@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -228,4 +229,67 @@ func TestAShortLossOfContactDoesNoHarmAndIsTold(t *testing.T) {
 			t.Error("the session ended")
 		}
 	})
+}
+
+// losing is a member that loses the first requests of each kind, and notes how long they would have waited.
+type losing struct {
+	backend
+	lose          int
+	grants, ended []time.Duration
+}
+
+func (l *losing) lost(ctx context.Context, tries *[]time.Duration) bool {
+	deadline, _ := ctx.Deadline()
+	*tries = append(*tries, time.Until(deadline).Round(sessionTry/2))
+	return len(*tries) <= l.lose
+}
+
+func (l *losing) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	if l.lost(ctx, &l.grants) {
+		return nil, context.DeadlineExceeded
+	}
+	return l.backend.Grant(ctx, ttl)
+}
+
+func (l *losing) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+	if l.lost(ctx, &l.ended) {
+		return nil, context.DeadlineExceeded
+	}
+	return l.backend.Revoke(ctx, id)
+}
+
+func TestARequestForASessionThatIsLostIsMadeAgainSoon(t *testing.T) {
+	e := startEmbedded(t, t.TempDir())
+	for _, tc := range []struct {
+		name     string
+		retryFor time.Duration
+		want     []time.Duration
+		err      error
+	}{
+		{name: "a member of a cluster", retryFor: time.Minute, want: []time.Duration{sessionTry, 2 * sessionTry, 4 * sessionTry, 5 * sessionTry}},
+		{name: "a lone member", want: []time.Duration{5 * sessionTry}, err: coord.ErrUnavailable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := &losing{backend: member{e.client, e.server}, lose: 3}
+			s, err := newStore(t.Context(), b, options{tryTimeout: 5 * sessionTry, retryFor: tc.retryFor, log: quiet()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			session, err := s.OpenSession(t.Context(), 10*time.Second)
+			if !errors.Is(err, tc.err) || !slices.Equal(b.grants, tc.want) {
+				t.Errorf("opened after tries of %v: %v", b.grants, err)
+			}
+			if err == nil {
+				if err := session.Close(t.Context()); err != nil || !slices.Equal(b.ended, tc.want) {
+					t.Errorf("ended after tries of %v: %v", b.ended, err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
 }

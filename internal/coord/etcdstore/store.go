@@ -156,10 +156,11 @@ func (s *Store) writeWithin(ctx context.Context, timeout time.Duration, op clien
 	return resp.Txn(), nil
 }
 
-// again tries until there is another outcome than ErrUnavailable, or the time for it is over.
+// again tries until there is another outcome than ErrUnavailable, or the time for it is over. The first try may take the timeout, each
+// further one twice as long as the one before, up to tryTimeout.
 func (s *Store) again(ctx context.Context, timeout time.Duration, do func(try context.Context) error) error {
 	var end time.Time
-	for {
+	for ; ; timeout = max(timeout, min(2*timeout, s.options.tryTimeout)) {
 		if err := s.usable(ctx); err != nil {
 			return err
 		}
