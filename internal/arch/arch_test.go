@@ -208,3 +208,43 @@ func packages(t *testing.T) map[string]map[string]*ast.File {
 	}
 	return out
 }
+
+// Settings with a field are told to have an effect; a field that nobody reads tells a lie.
+func TestEverySettingWithAFieldIsRead(t *testing.T) {
+	const configs = "config"
+	fields, read := map[string]bool{}, map[string]int{}
+	for dir, files := range packages(t) {
+		for path, f := range files {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.TypeSpec:
+					if s, ok := n.Type.(*ast.StructType); ok && dir == configs && n.Name.Name == "Broker" {
+						for _, field := range s.Fields.List {
+							for _, name := range field.Names {
+								fields[name.Name] = true
+							}
+						}
+					}
+				case *ast.SelectorExpr:
+					read[n.Sel.Name]++
+					if dir == configs {
+						read[n.Sel.Name+" in config"]++
+					}
+				}
+				return true
+			})
+		}
+	}
+	if len(fields) == 0 {
+		t.Fatal("config.Broker has no fields")
+	}
+	for name := range fields {
+		// Once is where it is set.
+		if ast.IsExported(name) && read[name] == read[name+" in config"] && read[name] < 2 {
+			t.Errorf("nobody reads config.Broker.%s: its key has no effect, and is to be told so", name)
+		}
+	}
+}

@@ -39,7 +39,6 @@ type Broker struct {
 	NumPartitions               int   // num.partitions
 	DefaultReplicationFactor    int16 // default.replication.factor
 	MinInSyncReplicas           int   // min.insync.replicas
-	MessageMaxBytes             int   // message.max.bytes
 	UncleanLeaderElectionEnable bool  // unclean.leader.election.enable
 
 	// Controller.
@@ -56,7 +55,6 @@ type Broker struct {
 	// Connections and requests.
 	SocketSendBufferBytes                int            // socket.send.buffer.bytes; negative: the system's choice
 	SocketReceiveBufferBytes             int            // socket.receive.buffer.bytes; negative: the system's choice
-	SocketListenBacklogSize              int            // socket.listen.backlog.size
 	SocketRequestMaxBytes                int            // socket.request.max.bytes
 	SocketConnectionSetupTimeout         time.Duration  // socket.connection.setup.timeout.ms
 	SocketConnectionSetupTimeoutMax      time.Duration  // socket.connection.setup.timeout.max.ms
@@ -64,8 +62,6 @@ type Broker struct {
 	MaxConnections                       int            // max.connections
 	MaxConnectionsPerIP                  int            // max.connections.per.ip
 	MaxConnectionCreationRate            int            // max.connection.creation.rate; per second
-	QueuedMaxRequests                    int            // queued.max.requests
-	QueuedMaxRequestBytes                int64          // queued.max.request.bytes; negative: no limit
 	RequestTimeout                       time.Duration  // request.timeout.ms
 	FetchMaxBytes                        int            // fetch.max.bytes
 	MaxIncrementalFetchSessionCacheSlots int            // max.incremental.fetch.session.cache.slots
@@ -80,7 +76,6 @@ type Broker struct {
 	ReplicaFetchWaitMax                    time.Duration // replica.fetch.wait.max.ms
 	ReplicaFetchBackoff                    time.Duration // replica.fetch.backoff.ms
 	ReplicaSocketTimeout                   time.Duration // replica.socket.timeout.ms
-	ReplicaSocketReceiveBufferBytes        int           // replica.socket.receive.buffer.bytes
 	ReplicaHighWatermarkCheckpointInterval time.Duration // replica.high.watermark.checkpoint.interval.ms
 	NumReplicaFetchers                     int           // num.replica.fetchers
 
@@ -95,57 +90,36 @@ type Broker struct {
 	ProducerIDExpiration                  time.Duration // producer.id.expiration.ms
 	ProducerIDExpirationCheckInterval     time.Duration // producer.id.expiration.check.interval.ms
 	LogCleanerEnable                      bool          // log.cleaner.enable
-	LogCleanerThreads                     int           // log.cleaner.threads
 	LogCleanerBackoff                     time.Duration // log.cleaner.backoff.ms
 	LogCleanerDedupeBufferSize            int64         // log.cleaner.dedupe.buffer.size; bytes
-	LogCleanerIOBufferSize                int           // log.cleaner.io.buffer.size; bytes
-	LogCleanerIOBufferLoadFactor          float64       // log.cleaner.io.buffer.load.factor
-	LogCleanerIOMaxBytesPerSecond         float64       // log.cleaner.io.max.bytes.per.second
 	LogDefaults                           *LogConfig    // of topics without settings of their own
 
 	// Offsets and groups.
-	OffsetsTopicNumPartitions          int           // offsets.topic.num.partitions
-	OffsetsTopicReplicationFactor      int16         // offsets.topic.replication.factor
-	OffsetsTopicSegmentBytes           int           // offsets.topic.segment.bytes
-	OffsetsTopicCompressionCodec       int           // offsets.topic.compression.codec; by number
-	OffsetsRetention                   time.Duration // offsets.retention.minutes
-	OffsetsRetentionCheckInterval      time.Duration // offsets.retention.check.interval.ms
-	OffsetMetadataMaxBytes             int           // offset.metadata.max.bytes
-	OffsetCommitTimeout                time.Duration // offsets.commit.timeout.ms
-	OffsetsLoadBufferSize              int           // offsets.load.buffer.size; bytes
-	GroupMinSessionTimeout             time.Duration // group.min.session.timeout.ms
-	GroupMaxSessionTimeout             time.Duration // group.max.session.timeout.ms
-	GroupInitialRebalanceDelay         time.Duration // group.initial.rebalance.delay.ms
-	GroupMaxSize                       int           // group.max.size
-	GroupCoordinatorRebalanceProtocols []string      // group.coordinator.rebalance.protocols
-	GroupConsumerSessionTimeout        time.Duration // group.consumer.session.timeout.ms
-	GroupConsumerMinSessionTimeout     time.Duration // group.consumer.min.session.timeout.ms
-	GroupConsumerMaxSessionTimeout     time.Duration // group.consumer.max.session.timeout.ms
-	GroupConsumerHeartbeatInterval     time.Duration // group.consumer.heartbeat.interval.ms
-	GroupConsumerMinHeartbeatInterval  time.Duration // group.consumer.min.heartbeat.interval.ms
-	GroupConsumerMaxHeartbeatInterval  time.Duration // group.consumer.max.heartbeat.interval.ms
-	GroupConsumerMaxSize               int           // group.consumer.max.size
-	GroupConsumerAssignors             []string      // group.consumer.assignors
+	OffsetsTopicNumPartitions     int           // offsets.topic.num.partitions
+	OffsetsTopicReplicationFactor int16         // offsets.topic.replication.factor
+	OffsetsTopicSegmentBytes      int           // offsets.topic.segment.bytes
+	OffsetsTopicCompressionCodec  int           // offsets.topic.compression.codec; by number
+	OffsetsRetention              time.Duration // offsets.retention.minutes
+	OffsetsRetentionCheckInterval time.Duration // offsets.retention.check.interval.ms
+	OffsetMetadataMaxBytes        int           // offset.metadata.max.bytes
+	OffsetCommitTimeout           time.Duration // offsets.commit.timeout.ms
+	OffsetsLoadBufferSize         int           // offsets.load.buffer.size; bytes
+	GroupMinSessionTimeout        time.Duration // group.min.session.timeout.ms
+	GroupMaxSessionTimeout        time.Duration // group.max.session.timeout.ms
+	GroupInitialRebalanceDelay    time.Duration // group.initial.rebalance.delay.ms
+	GroupMaxSize                  int           // group.max.size
 
 	// Transactions.
-	TransactionStateLogNumPartitions        int           // transaction.state.log.num.partitions
-	TransactionStateLogReplicationFactor    int16         // transaction.state.log.replication.factor
-	TransactionStateLogMinISR               int           // transaction.state.log.min.isr
-	TransactionStateLogSegmentBytes         int           // transaction.state.log.segment.bytes
-	TransactionStateLogLoadBufferSize       int           // transaction.state.log.load.buffer.size; bytes
-	TransactionMaxTimeout                   time.Duration // transaction.max.timeout.ms
-	TransactionalIDExpiration               time.Duration // transactional.id.expiration.ms
-	TransactionAbortTimedOutCleanupInterval time.Duration // transaction.abort.timed.out.transaction.cleanup.interval.ms
-	TransactionRemoveExpiredCleanupInterval time.Duration // transaction.remove.expired.transaction.cleanup.interval.ms
-	TransactionPartitionVerificationEnable  bool          // transaction.partition.verification.enable
+	TransactionStateLogNumPartitions     int   // transaction.state.log.num.partitions
+	TransactionStateLogReplicationFactor int16 // transaction.state.log.replication.factor
+	TransactionStateLogMinISR            int   // transaction.state.log.min.isr
+	TransactionStateLogSegmentBytes      int   // transaction.state.log.segment.bytes
 
 	// Throttles. The rates, in bytes per second, are only set while brokers run.
 	QuotaWindowNum                         int           // quota.window.num
 	QuotaWindowSize                        time.Duration // quota.window.size.seconds
 	ReplicationQuotaWindowNum              int           // replication.quota.window.num
 	ReplicationQuotaWindowSize             time.Duration // replication.quota.window.size.seconds
-	AlterLogDirsReplicationQuotaWindowNum  int           // alter.log.dirs.replication.quota.window.num
-	AlterLogDirsReplicationQuotaWindowSize time.Duration // alter.log.dirs.replication.quota.window.size.seconds
 	ControllerQuotaWindowNum               int           // controller.quota.window.num
 	ControllerQuotaWindowSize              time.Duration // controller.quota.window.size.seconds
 	LeaderReplicationThrottledRate         int64         // leader.replication.throttled.rate
@@ -238,7 +212,6 @@ func (b *Broker) fillTopics(r keyReader) {
 	b.NumPartitions = r.int("num.partitions")
 	b.DefaultReplicationFactor = int16(r.int("default.replication.factor"))
 	b.MinInSyncReplicas = r.int("min.insync.replicas")
-	b.MessageMaxBytes = r.int("message.max.bytes")
 	b.UncleanLeaderElectionEnable = r.bool("unclean.leader.election.enable")
 }
 
@@ -257,7 +230,6 @@ func (b *Broker) fillController(r keyReader) {
 func (b *Broker) fillNetwork(r keyReader) {
 	b.SocketSendBufferBytes = r.int("socket.send.buffer.bytes")
 	b.SocketReceiveBufferBytes = r.int("socket.receive.buffer.bytes")
-	b.SocketListenBacklogSize = r.int("socket.listen.backlog.size")
 	b.SocketRequestMaxBytes = r.int("socket.request.max.bytes")
 	b.SocketConnectionSetupTimeout = r.ms("socket.connection.setup.timeout.ms")
 	b.SocketConnectionSetupTimeoutMax = r.ms("socket.connection.setup.timeout.max.ms")
@@ -265,8 +237,6 @@ func (b *Broker) fillNetwork(r keyReader) {
 	b.MaxConnections = r.int("max.connections")
 	b.MaxConnectionsPerIP = r.int("max.connections.per.ip")
 	b.MaxConnectionCreationRate = r.int("max.connection.creation.rate")
-	b.QueuedMaxRequests = r.int("queued.max.requests")
-	b.QueuedMaxRequestBytes = int64(r.int("queued.max.request.bytes"))
 	b.RequestTimeout = r.ms("request.timeout.ms")
 	b.FetchMaxBytes = r.int("fetch.max.bytes")
 	b.MaxIncrementalFetchSessionCacheSlots = r.int("max.incremental.fetch.session.cache.slots")
@@ -282,7 +252,6 @@ func (b *Broker) fillReplication(r keyReader) {
 	b.ReplicaFetchWaitMax = r.ms("replica.fetch.wait.max.ms")
 	b.ReplicaFetchBackoff = r.ms("replica.fetch.backoff.ms")
 	b.ReplicaSocketTimeout = r.ms("replica.socket.timeout.ms")
-	b.ReplicaSocketReceiveBufferBytes = r.int("replica.socket.receive.buffer.bytes")
 	b.ReplicaHighWatermarkCheckpointInterval = r.ms("replica.high.watermark.checkpoint.interval.ms")
 	b.NumReplicaFetchers = r.int("num.replica.fetchers")
 }
@@ -298,12 +267,8 @@ func (b *Broker) fillLogs(r keyReader) {
 	b.ProducerIDExpiration = r.ms("producer.id.expiration.ms")
 	b.ProducerIDExpirationCheckInterval = r.ms("producer.id.expiration.check.interval.ms")
 	b.LogCleanerEnable = r.bool("log.cleaner.enable")
-	b.LogCleanerThreads = r.int("log.cleaner.threads")
 	b.LogCleanerBackoff = r.ms("log.cleaner.backoff.ms")
 	b.LogCleanerDedupeBufferSize = int64(r.int("log.cleaner.dedupe.buffer.size"))
-	b.LogCleanerIOBufferSize = r.int("log.cleaner.io.buffer.size")
-	b.LogCleanerIOBufferLoadFactor = r.float("log.cleaner.io.buffer.load.factor")
-	b.LogCleanerIOMaxBytesPerSecond = r.float("log.cleaner.io.max.bytes.per.second")
 }
 
 func (b *Broker) fillGroups(r keyReader) {
@@ -320,15 +285,6 @@ func (b *Broker) fillGroups(r keyReader) {
 	b.GroupMaxSessionTimeout = r.ms("group.max.session.timeout.ms")
 	b.GroupInitialRebalanceDelay = r.ms("group.initial.rebalance.delay.ms")
 	b.GroupMaxSize = r.int("group.max.size")
-	b.GroupCoordinatorRebalanceProtocols = r.list("group.coordinator.rebalance.protocols")
-	b.GroupConsumerSessionTimeout = r.ms("group.consumer.session.timeout.ms")
-	b.GroupConsumerMinSessionTimeout = r.ms("group.consumer.min.session.timeout.ms")
-	b.GroupConsumerMaxSessionTimeout = r.ms("group.consumer.max.session.timeout.ms")
-	b.GroupConsumerHeartbeatInterval = r.ms("group.consumer.heartbeat.interval.ms")
-	b.GroupConsumerMinHeartbeatInterval = r.ms("group.consumer.min.heartbeat.interval.ms")
-	b.GroupConsumerMaxHeartbeatInterval = r.ms("group.consumer.max.heartbeat.interval.ms")
-	b.GroupConsumerMaxSize = r.int("group.consumer.max.size")
-	b.GroupConsumerAssignors = r.list("group.consumer.assignors")
 }
 
 func (b *Broker) fillTransactions(r keyReader) {
@@ -336,12 +292,6 @@ func (b *Broker) fillTransactions(r keyReader) {
 	b.TransactionStateLogReplicationFactor = int16(r.int("transaction.state.log.replication.factor"))
 	b.TransactionStateLogMinISR = r.int("transaction.state.log.min.isr")
 	b.TransactionStateLogSegmentBytes = r.int("transaction.state.log.segment.bytes")
-	b.TransactionStateLogLoadBufferSize = r.int("transaction.state.log.load.buffer.size")
-	b.TransactionMaxTimeout = r.ms("transaction.max.timeout.ms")
-	b.TransactionalIDExpiration = r.ms("transactional.id.expiration.ms")
-	b.TransactionAbortTimedOutCleanupInterval = r.ms("transaction.abort.timed.out.transaction.cleanup.interval.ms")
-	b.TransactionRemoveExpiredCleanupInterval = r.ms("transaction.remove.expired.transaction.cleanup.interval.ms")
-	b.TransactionPartitionVerificationEnable = r.bool("transaction.partition.verification.enable")
 }
 
 func (b *Broker) fillQuotas(r keyReader) {
@@ -349,8 +299,6 @@ func (b *Broker) fillQuotas(r keyReader) {
 	b.QuotaWindowSize = r.seconds("quota.window.size.seconds")
 	b.ReplicationQuotaWindowNum = r.int("replication.quota.window.num")
 	b.ReplicationQuotaWindowSize = r.seconds("replication.quota.window.size.seconds")
-	b.AlterLogDirsReplicationQuotaWindowNum = r.int("alter.log.dirs.replication.quota.window.num")
-	b.AlterLogDirsReplicationQuotaWindowSize = r.seconds("alter.log.dirs.replication.quota.window.size.seconds")
 	b.ControllerQuotaWindowNum = r.int("controller.quota.window.num")
 	b.ControllerQuotaWindowSize = r.seconds("controller.quota.window.size.seconds")
 	b.LeaderReplicationThrottledRate = int64(r.int("leader.replication.throttled.rate"))
@@ -367,7 +315,6 @@ type keyReader struct {
 func (r keyReader) int(key string) int               { return int(read[int64](r, key)) }
 func (r keyReader) bool(key string) bool             { return read[bool](r, key) }
 func (r keyReader) string(key string) string         { return read[string](r, key) }
-func (r keyReader) float(key string) float64         { return read[float64](r, key) }
 func (r keyReader) list(key string) []string         { return read[[]string](r, key) }
 func (r keyReader) ms(key string) time.Duration      { return millis(read[int64](r, key)) }
 func (r keyReader) seconds(key string) time.Duration { return scaled(read[int64](r, key), time.Second) }
