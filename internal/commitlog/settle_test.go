@@ -81,13 +81,19 @@ func (b *broker) runFor(d time.Duration) {
 	<-done
 }
 
+// journalled is a broker, not open yet, whose operations on files are listed.
+func journalled(t *testing.T) (*broker, *journal) {
+	j := &journal{}
+	b := newBroker(t, vfs.NewFault(vfs.NewMem(), j.inject))
+	b.opts.Log = quiet
+	return b, j
+}
+
 func TestACloseTouchesNoFileOfALogThatWasSettled(t *testing.T) {
 	const logs = int32(manyLogs + 4)
 	synctest.Test(t, func(t *testing.T) {
 		stopped := func(silent time.Duration) (*broker, *journal) {
-			j := &journal{}
-			b := newBroker(t, vfs.NewFault(vfs.NewMem(), j.inject))
-			b.opts.Log = quiet
+			b, j := journalled(t)
 			b.cfg.SegmentBytes = 4000
 			b.open()
 			for p := range logs {
@@ -135,9 +141,7 @@ func TestALogThatTakesARecordNowAndThenIsSettledAFewTimesOnly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				j := &journal{}
-				b := newBroker(t, vfs.NewFault(vfs.NewMem(), j.inject))
-				b.opts.Log = quiet
+				b, j := journalled(t)
 				b.opts.ProducerIDExpiration = func() time.Duration { return 1000 * time.Hour }
 				b.cfg.RetentionMs, b.cfg.SegmentMs = -1, 1000*time.Hour
 				b.open()
@@ -322,7 +326,7 @@ func TestLateFilesAreWrittenWhenABurstOfFirstAppendsIsOver(t *testing.T) {
 		burst := func(from, n int32) {
 			for p := range n {
 				mustAppend(t, b.log("t", from+p), batchOf(1, 10, nowMs))
-				time.Sleep(burstPause / 2)
+				advance(burstPause / 2)
 			}
 		}
 		burst(0, 10)
@@ -376,9 +380,7 @@ func TestACleanStopOfASettledLogSurvivesAPowerCut(t *testing.T) {
 
 // killedWhenSettled is a dir as kill -9 leaves it after its only log was settled.
 func killedWhenSettled(t *testing.T, records int32) (*broker, *journal) {
-	j := &journal{}
-	b := newBroker(t, vfs.NewFault(vfs.NewMem(), j.inject))
-	b.opts.Log = quiet
+	b, j := journalled(t)
 	b.cfg.IndexIntervalBytes = 100
 	b.open()
 	for seq := range records {
